@@ -1,0 +1,1 @@
+"""The logic of rlm-flows: self-play reinforcement learning of small code models. Never imports Prefect."""

@@ -1,0 +1,127 @@
+"""Files that are whole or absent: atomic writes, digests, JSON Lines."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from rlm_core.errors import StageFailed
+
+RecordT = TypeVar("RecordT", bound=BaseModel)
+
+
+def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
+    """Let `write` fill a temporary file beside `path`, flush it to disk and move it into place.
+
+    A crash at any moment leaves the old file or the new one, never a part. The temporary file keeps `path`'s suffix
+    because some writers (safetensors) choose the format by it.
+
+    Raises:
+        StageFailed: the disk is full or not writable.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise StageFailed(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write `text` to `path` atomically, as UTF-8."""
+    return write_atomic(path, lambda temporary: _write_bytes(temporary, text.encode()))
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Write `value` to `path` atomically, indented, with sorted keys."""
+    return write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def write_record(path: Path, record: BaseModel) -> Path:
+    """Write one record to `path` atomically, as indented JSON."""
+    return write_text(path, record.model_dump_json(indent=2) + "\n")
+
+
+def write_jsonl(path: Path, records: Iterable[BaseModel]) -> Path:
+    """Write one record per line to `path` atomically."""
+    return write_text(path, "".join(record.model_dump_json() + "\n" for record in records))
+
+
+def read_record(path: Path, kind: type[RecordT]) -> RecordT:
+    """Read one JSON record.
+
+    Raises:
+        StageFailed: the file is missing or is not such a record.
+    """
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise StageFailed(f"{path} is not a readable {kind.__name__}: {first_reason(error)}") from error
+
+
+def read_jsonl(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
+    """Yield the records of a JSON Lines file.
+
+    Raises:
+        StageFailed: the file is missing, or a line is not such a record (the message names the line).
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise StageFailed(f"cannot read {path}: {error.strerror or error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            yield kind.model_validate_json(line)
+        except ValidationError as error:
+            raise StageFailed(f"{path}:{number} is not a readable {kind.__name__}: {first_reason(error)}") from error
+
+
+def first_reason(error: Exception) -> str:
+    """The first complaint of a validation error as `place: reason`, or the error's own text."""
+    if isinstance(error, ValidationError):
+        detail = error.errors()[0]
+        place = ".".join(str(part) for part in detail["loc"]) or "record"
+        return f"{place}: {detail['msg']}"
+    return str(error)
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(*parts: Any) -> str:
+    """Hex SHA-256 (first 16 digits) of JSON-able values: the content hash that ids and cache keys are made of."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename durable: the directory's own entry has to reach the disk too."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,229 @@
+"""What the stages hand to each other: frozen records, JSON on disk.
+
+Ids are content hashes that we compute. Nothing that a model wrote becomes a file name, a path or a cache key by itself.
+Axes: P problems, G rollouts per problem, T tokens.
+"""
+
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from rlm_core.files import digest
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A proportion, 0 to 1."""
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError("must be a Python identifier")
+    return name
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, and a misspelt field fails where it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileRef(Record):
+    """A file named by a stage's result, with the digest that shows whether it is still the same file."""
+
+    path: str
+    sha256: str
+
+
+# ---------------------------------------------------------------------------------------------------------- problems
+
+
+class Case(Record):
+    """One call of the entry point and what must come of it: a value, or an exception of the named builtin type."""
+
+    input: list[JsonValue]
+    expected: JsonValue = None
+    raises: str | None = None
+
+    @model_validator(mode="after")
+    def _value_or_exception(self) -> "Case":
+        if self.raises is None and "expected" not in self.model_fields_set:
+            raise ValueError("a case needs 'expected' or 'raises'")
+        return self
+
+
+class Provenance(Record):
+    """Where a problem came from."""
+
+    source: Literal["bank", "file", "model", "mutation"] = "file"
+    parent: str | None = None
+    """Id of the problem that this one was mutated from."""
+    expected_from: Literal["author", "reference"] = "author"
+    """Who said what the cases expect: the problem's author, or a run of its reference solution in the sandbox."""
+
+
+class Problem(Record):
+    """What the model must solve. Smallest on disk: `{"prompt": …, "entry_point": …, "cases": [{"input", "expected"}]}`."""
+
+    prompt: Annotated[str, Field(min_length=1)]
+    entry_point: Annotated[str, AfterValidator(_identifier)]
+    cases: Annotated[tuple[Case, ...], Field(min_length=1)]
+    signature: str | None = None
+    domain: str = "general"
+    difficulty: str | None = None
+    reference: str | None = None
+    float_tolerance: Annotated[float, Field(ge=0)] = 0.0
+    """Relative and absolute tolerance for floats; 0 compares exactly. Types are compared strictly in any case."""
+    unordered: bool = False
+    """Whether the order of a returned list does not matter."""
+    provenance: Provenance = Provenance()
+
+    @cached_property
+    def id(self) -> str:
+        """Content hash of what decides a verdict and what the model is shown."""
+        cases = [case.model_dump(mode="json") for case in self.cases]
+        return digest(self.prompt, self.entry_point, cases, self.float_tolerance, self.unordered)
+
+    def content(self) -> dict[str, Any]:
+        """The problem as JSON-able data."""
+        return self.model_dump(mode="json")
+
+
+class Rejection(Record):
+    """A proposal that did not become a problem, and why."""
+
+    stage: Literal["generate", "mutate", "filter"]
+    rule: str
+    reason: str
+    proposal: str
+    """The proposal's text or JSON, cut to a readable length."""
+
+
+# ---------------------------------------------------------------------------------------------- rollouts and verdicts
+
+
+class Rollout(Record):
+    """One sampled answer. Tokens in, tokens out: what is trained is exactly these ids."""
+
+    problem_id: str
+    index: int
+    """Position within the problem's group, 0 ≤ index < G."""
+    seed: int
+    prompt_tokens: tuple[int, ...]
+    tokens: tuple[int, ...]
+    """Sampled token ids, the stop token included when there was one."""
+    logprobs: tuple[float, ...]
+    """Natural-log probability of each sampled token under the untempered, untruncated policy; same length as `tokens`."""
+    text: str
+    finish_reason: Literal["stop", "length"]
+
+    @cached_property
+    def id(self) -> str:
+        return digest(self.problem_id, self.index, self.seed, self.tokens)
+
+
+class CaseResult(Record):
+    """What one case came to."""
+
+    outcome: Literal["passed", "failed", "raised", "timeout", "crashed", "garbage", "not_run"]
+    detail: str = ""
+    """What came instead of what was expected, cut to a readable length."""
+
+
+class Verdict(Record):
+    """What checking found about one answer."""
+
+    rollout_id: str
+    problem_id: str
+    status: Literal["passed", "failed", "infrastructure"]
+    """`infrastructure` says that the machinery failed: such a rollout is neither right nor wrong and is not trained on."""
+    reason: str = ""
+    """Why the answer as a whole failed: no code, does not load, no such function, wrong answers …"""
+    cases: tuple[CaseResult, ...] = ()
+    sandbox: str
+    """Name of the sandbox that ran the code, or `none` when no code was run."""
+    latency_s: float = 0.0
+    reward: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+    @property
+    def pass_share(self) -> float:
+        """Share of the cases that passed, 0 when none were run."""
+        return sum(case.outcome == "passed" for case in self.cases) / len(self.cases) if self.cases else 0.0
+
+
+# ----------------------------------------------------------------------------------------------------- exam and gate
+
+
+class AdapterRef(Record):
+    """An adapter on disk with the digest of its weights. The base model without an adapter is None, not a record."""
+
+    path: str
+    sha256: str
+
+
+class ProblemScore(Record):
+    """How a policy did on one problem of a suite."""
+
+    problem_id: str
+    entry_point: str
+    samples: int
+    """Answers that were judged; those lost to an infrastructure fault are not among them."""
+    correct: int
+
+
+class ExamReport(Record):
+    """A policy on a suite."""
+
+    suite: str
+    suite_digest: str
+    policy: str
+    """`base`, or the SHA-256 of the adapter."""
+    base_model: str
+    k: int
+    """Samples per problem that were asked for."""
+    temperature: float
+    seed: int
+    pass_at: dict[int, Share]
+    """Unbiased pass@k for each k up to the number of samples."""
+    problems: tuple[ProblemScore, ...]
+    tokens: int
+    truncated_share: Share
+    infrastructure_faults: int
+    duration_s: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample of every problem was judged. Only complete exams count at the gate."""
+        return bool(self.problems) and all(problem.samples == self.k for problem in self.problems)
+
+
+class SuiteComparison(Record):
+    """Candidate against incumbent on one suite, paired over problems."""
+
+    suite: str
+    incumbent: Share
+    candidate: Share
+    difference: float
+    interval: tuple[float, float]
+    """Bootstrap confidence interval of the difference of mean scores."""
+    p_value: float
+    """One-sided: how likely so large a gain is when both policies are equally good."""
+    better: int
+    """Problems on which the candidate scored higher."""
+    worse: int
+
+
+class GateDecision(Record):
+    """What the gate decided about a candidate, with the numbers that it rests on."""
+
+    iteration: int
+    accepted: bool
+    rule: Literal["paired", "strict", "threshold", "ema"]
+    reason: str
+    benchmark: SuiteComparison | None
+    holdout: SuiteComparison | None
+    candidate: AdapterRef | None
+    incumbent: AdapterRef | None
