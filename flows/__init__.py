@@ -1,0 +1,1 @@
+"""The flows: one iteration, iterations in sequence, and exams."""

@@ -10,7 +10,8 @@
     ├── SandboxUnavailable          4   the asked-for sandbox cannot be had on this machine
     ├── LedgerError                 5   the ledger is locked, damaged or from a newer version
     ├── StageFailed                 6   a stage could not finish: too many broken rollouts, exam not complete, no disk …
-    └── InfrastructureFault         7   the machinery, not the work, failed; worth another try
+    ├── InfrastructureFault         7   the machinery, not the work, failed; worth another try
+    └── Interrupted               130   a person or the system asked to stop; what was finished is kept
 
 Our own bugs are `assert`s and are not in this tree.
 """
@@ -72,3 +73,9 @@ class InfrastructureFault(RlmError):
     """The machinery failed, not the work: a sandbox that died, an answer that never came. Worth another try."""
 
     exit_code = 7
+
+
+class Interrupted(RlmError):
+    """A person or the system asked to stop. What was finished is kept and found again by the next run."""
+
+    exit_code = 130

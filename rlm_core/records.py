@@ -5,11 +5,12 @@ Axes: P problems, G rollouts per problem, T tokens.
 """
 
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from rlm_core.files import digest
+from rlm_core.files import digest, sha256_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 """A proportion, 0 to 1."""
@@ -32,6 +33,29 @@ class FileRef(Record):
 
     path: str
     sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileRef":
+        """The reference to a file as it is now."""
+        return cls(path=str(path), sha256=sha256_of(path))
+
+    def intact(self) -> bool:
+        """Whether the file is there and unchanged."""
+        try:
+            return sha256_of(Path(self.path)) == self.sha256
+        except OSError:
+            return False
+
+
+class StageResult(Record):
+    """What a stage hands on: small, JSON, naming files instead of holding data."""
+
+    files: dict[str, FileRef] = {}
+    figures: dict[str, JsonValue] = {}
+
+    def intact(self) -> bool:
+        """Whether every file is there and unchanged, so that the stage need not run again."""
+        return all(file.intact() for file in self.files.values())
 
 
 # ---------------------------------------------------------------------------------------------------------- problems
@@ -162,6 +186,15 @@ class AdapterRef(Record):
 
     path: str
     sha256: str
+
+
+class PolicyRef(Record):
+    """Which policy a stage works with: a base model and an adapter, or none."""
+
+    base: str
+    fingerprint: str
+    """Of the base model's files; see `policy.fingerprint`."""
+    adapter: AdapterRef | None = None
 
 
 class ProblemScore(Record):

@@ -1,0 +1,1 @@
+"""Where problems come from: the bank that ships with the package, and problem files."""

@@ -1,0 +1,35 @@
+"""One iteration of self-play: seven stages, one flow."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows.stages import Stages
+from rlm_core.config import load_config
+from rlm_core.iteration import begin
+from rlm_core.progress import stopping_on_signals
+from rlm_core.project import Project
+
+
+@flow(name="iterate", task_runner=ThreadPoolTaskRunner(max_workers=4), validate_parameters=True)
+def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
+    """Generate, mutate, filter, roll out, verify, train, evaluate, and let the gate decide.
+
+    Args:
+        config: path of the config file, relative to the working directory.
+
+    Returns:
+        The gate's decision and the iteration's summary, as JSON data.
+    """
+    settings = load_config(config)
+    with Project(Path(settings.project).absolute()).held(), stopping_on_signals():
+        stages = Stages(begin(settings), settings)
+        proposals = stages.generate()
+        mutants = stages.mutate(proposals)
+        problems = stages.filter(proposals, mutants)
+        rollouts, verdicts = stages.rollout_and_verify(problems)
+        trained = stages.train(rollouts, verdicts)
+        exams = stages.evaluate(trained)
+        return stages.gate([proposals, mutants, problems], rollouts, verdicts, trained, exams)

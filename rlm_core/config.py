@@ -1,0 +1,309 @@
+"""Every setting, declared once. A YAML file only overrides; one section per stage.
+
+The file is read strictly: an unknown key, a wrong type or a value out of range is one readable line that names the
+file, the key, the value and what is allowed.
+"""
+
+import difflib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rlm_core.errors import ConfigError
+from rlm_core.records import Share
+from rlm_core.sandbox.limits import Limits
+
+Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Temperature = Annotated[float, Field(ge=0, le=5)]
+Tokens = Annotated[int, Field(ge=1, le=32_768)]
+
+DOMAINS = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
+DEFAULT_MODEL = "smollm2-135m-instruct"
+
+
+class Section(BaseModel):
+    """Base of all sections: immutable, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Self:
+        """The section from JSON-able data, as `dump` gives it. A list is a fine tuple."""
+        return cls.model_validate_json(json.dumps(content, default=repr))
+
+    def dump(self) -> dict[str, Any]:
+        """The section as JSON-able data."""
+        return self.model_dump(mode="json")
+
+
+class ModelSection(Section):
+    """The base model and the adapter that the first iteration starts from."""
+
+    base: str = DEFAULT_MODEL
+    """`smollm2-135m-instruct` (fetched from the package index), any mlx-lm model id, or a local directory."""
+    adapter: str | None = None
+    """Directory of an adapter, made for this base, that the project starts from."""
+
+
+class GenerateSection(Section):
+    """Where the iteration's problems come from."""
+
+    problems: Positive = 12
+    """Problems that an iteration trains on; the bank fills up what the model's own proposals leave open."""
+    from_model: Count = 4
+    """Proposals that the model is asked for."""
+    bank: str = "bank:train"
+    """Problems that are always at hand: `bank:train` or a problem file."""
+    domains: Annotated[tuple[Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"], ...], Field(min_length=1)] = DOMAINS
+    """Subjects that proposals rotate through."""
+    use_recursion: bool = False
+    """Whether proposals are asked to be solvable by recursion."""
+    max_tokens: Tokens = 320
+    temperature: Temperature = 0.8
+
+
+class MutateSection(Section):
+    """Variations of problems, written by the model."""
+
+    per_problem: Count = 1
+    """Mutants asked for per parent."""
+    parents: Count = 3
+    """How many of the iteration's problems are mutated."""
+    max_tokens: Tokens = 320
+    temperature: Temperature = 0.8
+
+
+class FilterSection(Section):
+    """What a proposal must be to become a problem."""
+
+    prompt_chars: tuple[Count, Positive] = (20, 2_000)
+    """Shortest and longest prompt."""
+    description_words: tuple[Count, Positive] = (5, 200)
+    """Fewest and most words of the prompt."""
+    cases_chars: tuple[Count, Positive] = (20, 8_000)
+    """Shortest and longest cases, as JSON."""
+    min_cases: Positive = 3
+    min_distinct_outputs: Positive = 2
+    max_trivial_share: Share = 0.67
+    """Most of the cases that a trivial answer (a constant, the argument itself) may pass."""
+    max_similarity: Share = 0.8
+    """Largest Jaccard similarity of word 3-grams to the corpus, to both suites and to this batch."""
+    blocked: tuple[str, ...] = (
+        r"\bsubprocess\b",
+        r"\bos\s*\.\s*(system|popen|exec\w*|spawn\w*|remove|unlink|rmdir)\b",
+        r"\bshutil\b",
+        r"\b(socket|urllib|requests|httpx?|ftplib|smtplib)\b\s*[.(]",
+        r"https?://",
+        r"\bpip3?\s+install\b|\bapt(-get)?\s+install\b|\bconda\s+install\b|\bnpm\s+install\b",
+        r"\b(eval|exec|__import__|compile)\s*\(",
+        r"\bopen\s*\(",
+        r"\binput\s*\(",
+        r"\bctypes\b|\bpickle\b|\bmarshal\b",
+    )
+    """Regular expressions that a proposal's prompt, signature, cases and reference must not match."""
+
+
+class RolloutSection(Section):
+    """How answers are sampled for training."""
+
+    group_size: Annotated[int, Field(ge=2, le=512)] = 8
+    """G, rollouts per problem."""
+    max_tokens: Tokens = 72
+    temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Count = 0
+    """0 keeps the whole vocabulary."""
+    shard_problems: Positive = 4
+    """Problems per shard; a shard is the unit of retry, of caching and of progress."""
+    batch_size: Positive = 64
+    """Sequences decoded at once."""
+    prompt_suffix: str = " Reply with only the code in a python block."
+    """Appended to a problem's prompt, in training and in exams."""
+
+
+class VerifySection(Section):
+    """How answers are judged and paid."""
+
+    sandbox: Literal["auto", "bubblewrap", "landlock"] = "auto"
+    """`auto` takes the strongest that the machine has; a named one that cannot be had stops the run."""
+    workers: Positive = 2
+    """Sandboxes that work at the same time."""
+    partial_credit: Share = 0.5
+    """Part of the reward that is paid by share of passed cases, above what the best trivial answer gets; the rest is
+    paid only when all cases pass. 0 pays for complete answers only."""
+    max_failed_share: Share = 0.1
+    """An iteration with a larger share of rollouts lost to infrastructure faults stops."""
+    limits: Limits = Limits()
+
+
+class LoraSection(Section):
+    """The adapter's shape."""
+
+    rank: Annotated[int, Field(ge=1, le=512)] = 16
+    scale: Annotated[float, Field(gt=0)] = 2.0
+    """Factor on the adapter's output (alpha / rank in other libraries' terms)."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    layers: Count = 0
+    """Layers, counted from the last, that are adapted; 0 = all."""
+    modules: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "self_attn.q_proj",
+        "self_attn.v_proj",
+        "self_attn.o_proj",
+        "mlp.gate_proj",
+        "mlp.up_proj",
+        "mlp.down_proj",
+    )
+
+
+class TrainSection(Section):
+    """GRPO on the rollouts' tokens."""
+
+    learning_rate: Annotated[float, Field(gt=0, lt=1)] = 1e-4
+    betas: tuple[Share, Share] = (0.9, 0.99)
+    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    warmup_steps: Count = 0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    epochs: Positive = 1
+    """Passes over the iteration's rollouts."""
+    minibatch: Positive = 32
+    """Rollouts per optimizer step; gradients are accumulated over micro-batches of one group's rollouts at a time."""
+    micro_batch: Positive = 8
+    """Rollouts in memory at once."""
+    normalise_advantages: bool = True
+    """Divide advantages by the standard deviation of the group's rewards."""
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.28
+    kl_weight: Annotated[float, Field(ge=0)] = 0.0
+    importance_cap: Annotated[float, Field(ge=1)] = 2.0
+    """Upper bound of the truncated importance weight between sampler and trainer."""
+    lora: LoraSection = LoraSection()
+
+
+class EvaluateSection(Section):
+    """The exams."""
+
+    benchmark: str = "bank:benchmark"
+    holdout: str = "bank:holdout"
+    samples: Positive = 4
+    """Answers per problem."""
+    temperature: Temperature = 0.7
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_tokens: Tokens = 72
+
+
+class GateSection(Section):
+    """When a candidate becomes the incumbent."""
+
+    rule: Literal["paired", "strict", "threshold", "ema"] = "paired"
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
+    """paired: how sure the gain on the benchmark must be."""
+    holdout_margin: Share = 0.05
+    """The candidate may score at most this much below the incumbent on the holdout."""
+    threshold: Share = 0.5
+    """threshold: score on the benchmark that a candidate needs."""
+    ema_weight: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """ema: weight of the newest score in the moving average that a candidate must exceed."""
+
+
+class PrefectSection(Section):
+    """Retries and limits of the flow's tasks."""
+
+    retries: Count = 2
+    """Further tries of a stage or shard after an infrastructure fault."""
+    retry_delay_s: Annotated[float, Field(ge=0)] = 5.0
+    """Wait before the first further try; it doubles with each."""
+    rollout_timeout_s: Annotated[float, Field(gt=0)] = 1_800.0
+    """Time limit of one shard, and of each call for proposals or mutants."""
+    train_timeout_s: Annotated[float, Field(gt=0)] = 7_200.0
+    evaluate_timeout_s: Annotated[float, Field(gt=0)] = 7_200.0
+    """Time limit of one policy on one suite."""
+
+
+class Config(Section):
+    """One project's settings."""
+
+    project: Annotated[str, Field(min_length=1)] = "project"
+    """Directory of the ledger and the runs, relative to where the command is started."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    model: ModelSection = ModelSection()
+    generate: GenerateSection = GenerateSection()
+    mutate: MutateSection = MutateSection()
+    filter: FilterSection = FilterSection()
+    rollout: RolloutSection = RolloutSection()
+    verify: VerifySection = VerifySection()
+    train: TrainSection = TrainSection()
+    evaluate: EvaluateSection = EvaluateSection()
+    gate: GateSection = GateSection()
+    prefect: PrefectSection = PrefectSection()
+
+    @model_validator(mode="after")
+    def _suites_differ(self) -> "Config":
+        if self.evaluate.benchmark == self.evaluate.holdout:
+            raise ValueError("evaluate.benchmark and evaluate.holdout must be different suites")
+        return self
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a config file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or a setting is not allowed.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {_one_line(error)}") from error
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: must hold sections with settings, not a {type(content).__name__}")
+    return parse_config(content, source=str(path))
+
+
+def parse_config(content: dict[str, Any], source: str = "config") -> Config:
+    """Check settings that were read from YAML or came as JSON.
+
+    Raises:
+        ConfigError: a setting is not allowed; `source` is named in the message.
+    """
+    try:
+        return Config.parse(content)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_describe(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _describe(error: ValidationError) -> str:
+    """The first complaint as `key = value: what is allowed`, with the number of further ones."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        text = f"{key}: unknown setting; {_allowed_keys(first['loc'])}"
+    elif key:
+        text = f"{key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+    else:
+        text = first["msg"].removeprefix("Value error, ")
+    return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
+
+
+def _allowed_keys(location: tuple[str | int, ...]) -> str:
+    section: Any = Config
+    for part in location[:-1]:
+        section = section.model_fields[part].annotation
+    allowed = list(section.model_fields)
+    close = difflib.get_close_matches(str(location[-1]), allowed, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}allowed: {', '.join(allowed)}"

@@ -1,0 +1,173 @@
+"""The model invents coding problems, as JSON; what is not usable becomes a rejection with a reason."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import json_repair
+from pydantic import ValidationError
+
+from rlm_core.config import GenerateSection
+from rlm_core.files import first_reason, write_jsonl
+from rlm_core.policy import Policy, Request, Sampling, device_policy
+from rlm_core.records import FileRef, PolicyRef, Problem, Provenance, Rejection, StageResult
+from rlm_core.rollout import ProgressMeter
+from rlm_core.seeds import derive_seed
+from rlm_core.sources.problem_files import read_problems
+
+_SHOWN_CHARS = 2_000
+"""Longest part of a proposal that a rejection keeps."""
+
+_SUBJECTS = {
+    "strings": "strings",
+    "arrays": "lists of numbers",
+    "maths": "integers and arithmetic",
+    "dp": "dynamic programming",
+    "graphs": "graphs given as adjacency dicts",
+    "recursion": "recursion on nested lists or numbers",
+}
+
+
+def run(directory: Path, incumbent: PolicyRef, section: GenerateSection, seed: int) -> StageResult:
+    """The generate stage: ask for proposals, into `directory/proposals.jsonl`, and check that the bank can be read."""
+    bank = read_problems(section.bank)
+    problems: list[Problem] = []
+    rejections: list[Rejection] = []
+    if section.from_model:
+        with device_policy(incumbent.base, incumbent.adapter) as policy:
+            problems, rejections = propose(policy, section, bank, seed)
+    return written(directory, "proposals", problems, rejections)
+
+
+def written(directory: Path, name: str, problems: Sequence[Problem], rejections: Sequence[Rejection]) -> StageResult:
+    """The result of a stage that makes problems: two files, and how many are in each."""
+    kept = write_jsonl(directory / f"{name}.jsonl", problems)
+    refused = write_jsonl(directory / f"{name}.rejections.jsonl", rejections)
+    return StageResult(
+        files={"problems": FileRef.of(kept), "rejections": FileRef.of(refused)},
+        figures={"problems": len(problems), "rejections": len(rejections)},
+    )
+
+
+def propose(
+    policy: Policy, section: GenerateSection, examples: Sequence[Problem], seed: int
+) -> tuple[list[Problem], list[Rejection]]:
+    """Ask the model for `section.from_model` problems, rotating through the domains.
+
+    Args:
+        examples: problems of which one per call is shown as a pattern.
+        seed: of the iteration's generate stage.
+
+    Returns:
+        Well-formed proposals, unfiltered, and the answers that held none.
+    """
+    domains = [section.domains[i % len(section.domains)] for i in range(section.from_model)]
+    prompts = [
+        proposal_prompt(domain, _example(examples, domain, derive_seed(seed, "example", i)), section.use_recursion)
+        for i, domain in enumerate(domains)
+    ]
+    sampling = Sampling(section.temperature, section.max_tokens)
+    texts = ask(policy, prompts, sampling, seed, "generate")
+    return collect(texts, "generate", [Provenance(source="model")] * len(texts), domains)
+
+
+def proposal_prompt(domain: str, example: Problem, use_recursion: bool) -> str:
+    """The message that asks for one problem."""
+    recursion = " It must be natural to solve with recursion." if use_recursion else ""
+    return (
+        "Invent a short programming exercise. Answer with one JSON object and nothing else. An example:\n"
+        f"{problem_json(example)}\n"
+        f"Now invent a different exercise about {_SUBJECTS[domain]}, with at least 5 tests.{recursion}"
+    )
+
+
+def problem_json(problem: Problem) -> str:
+    """A problem in the form in which the model is asked to write one."""
+    description = problem.prompt.partition(" that ")[2] or problem.prompt
+    return json.dumps(
+        {
+            "id": problem.entry_point,
+            "description": description,
+            "signature": problem.signature or problem.entry_point,
+            "tests": [{"input": case.input, "expected": case.expected} for case in problem.cases if not case.raises],
+            "solution": problem.reference or "",
+        },
+        ensure_ascii=False,
+    )
+
+
+def ask(policy: Policy, prompts: Sequence[str], sampling: Sampling, seed: int, stage: str) -> list[str]:
+    """The model's answers to the prompts, in their order."""
+    requests = [Request(policy.prompt_tokens(prompt), derive_seed(seed, i)) for i, prompt in enumerate(prompts)]
+    if not requests:
+        return []
+    completions = policy.sample(requests, sampling, len(requests), ProgressMeter(stage, len(requests)))
+    return [policy.text(completion.tokens) for completion in completions]
+
+
+def collect(
+    texts: Sequence[str], stage: Literal["generate", "mutate"], origins: Sequence[Provenance], domains: Sequence[str]
+) -> tuple[list[Problem], list[Rejection]]:
+    """Problems and rejections from the model's answers."""
+    problems, rejections = [], []
+    for text, origin, domain in zip(texts, origins, domains, strict=True):
+        try:
+            problems.append(parse_proposal(text, origin, domain))
+        except (ValueError, RecursionError) as error:
+            reason = first_reason(error)
+            rejections.append(Rejection(stage=stage, rule="well_formed", reason=reason, proposal=text[:_SHOWN_CHARS]))
+    return problems, rejections
+
+
+def parse_proposal(text: str, origin: Provenance, domain: str) -> Problem:
+    """A problem from a model's answer: its first JSON object, repaired where that is possible.
+
+    Raises:
+        ValueError: the answer holds no JSON object, or not one that describes a problem.
+    """
+    start = text.find("{")
+    if start < 0:
+        raise ValueError("no JSON object in the answer")
+    content = json_repair.loads(text[start:])
+    if isinstance(content, list):
+        content = next((item for item in content if isinstance(item, dict)), None)
+    if not isinstance(content, dict):
+        raise ValueError("no JSON object in the answer")
+    return _as_problem(content, origin, domain)
+
+
+def _as_problem(content: dict[str, Any], origin: Provenance, domain: str) -> Problem:
+    signature, description = content.get("signature"), content.get("description")
+    if not isinstance(signature, str) or not isinstance(description, str) or not description.strip():
+        raise ValueError("signature and description must be texts")
+    signature = signature.strip().removeprefix("def ").removesuffix(":").strip()
+    tests = content.get("tests")
+    if not isinstance(tests, list):
+        raise ValueError("tests must be a list")
+    solution = content.get("solution")
+    fields = {
+        "prompt": f"Write a Python function `{signature.partition(' ->')[0]}` that {description.strip()}",
+        "entry_point": signature.partition("(")[0].strip(),
+        "signature": signature,
+        "domain": domain,
+        "cases": [_as_case(test) for test in tests],
+        "reference": solution if isinstance(solution, str) and solution.strip() else None,
+        "provenance": origin.model_dump(),
+    }
+    try:
+        return Problem.model_validate_json(json.dumps(fields, allow_nan=False))
+    except ValidationError as error:
+        raise ValueError(first_reason(error)) from error
+
+
+def _as_case(test: Any) -> dict[str, Any]:
+    if not isinstance(test, dict) or "input" not in test or "expected" not in test:
+        raise ValueError("each test needs input and expected")
+    arguments = test["input"]
+    return {"input": arguments if isinstance(arguments, list) else [arguments], "expected": test["expected"]}
+
+
+def _example(examples: Sequence[Problem], domain: str, seed: int) -> Problem:
+    fitting = [problem for problem in examples if problem.domain == domain] or list(examples)
+    return fitting[seed % len(fitting)]

@@ -1,0 +1,164 @@
+"""The frame of an iteration: what it starts from, and how it ends."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from rlm_core.config import Config
+from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
+from rlm_core.gate import ExamPair, decide, nothing_learnt
+from rlm_core.ledger import Base, open_ledger
+from rlm_core.policy import base_path, check_adapter, fingerprint, read_adapter
+from rlm_core.project import Project
+from rlm_core.records import (
+    AdapterRef,
+    ExamReport,
+    GateDecision,
+    PolicyRef,
+    Problem,
+    Record,
+    Rejection,
+    Rollout,
+    StageResult,
+    Verdict,
+)
+from rlm_core.sandbox import open_sandbox
+from rlm_core.seeds import derive_seed
+from rlm_core.sources.problem_files import read_problems
+from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
+from rlm_core.train import TrainReport
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+class Iteration(Record):
+    """What all stages of one iteration share."""
+
+    number: int
+    project: str
+    directory: str
+    base: PolicyRef
+    incumbent: PolicyRef
+    seed: int
+    """Of this iteration; its stages' seeds derive from it."""
+    exam_seed: int
+    """The same in every iteration of a project, so that exams can be compared."""
+    started: float
+
+    def stage_seed(self, stage: str) -> int:
+        return derive_seed(self.seed, stage)
+
+    def candidate(self, train: StageResult) -> PolicyRef | None:
+        """The policy that the train stage made, if it made one."""
+        adapter = train.figures["candidate"]
+        return None if adapter is None else self.base.model_copy(update={"adapter": AdapterRef.model_validate(adapter)})
+
+
+def begin(config: Config) -> Iteration:
+    """Check everything that an iteration needs, before any work is done, and give it its number and directory.
+
+    The caller holds the project (`Project.held`). A run that did not reach its gate has the same number again.
+
+    Raises:
+        UsageError: a suite, the bank, the base model or the adapter is not usable.
+        SandboxUnavailable: the configured sandbox cannot be had.
+        LedgerError: the ledger cannot be used.
+    """
+    for name in (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout):
+        read_problems(name)
+    open_sandbox(config.verify.sandbox, config.verify.limits).close()
+    path = base_path(config.model.base)
+    base = PolicyRef(base=config.model.base, fingerprint=fingerprint(path))
+    project = Project(Path(config.project).absolute())
+    with open_ledger(project.ledger) as ledger:
+        first = read_adapter(config.model.adapter) if config.model.adapter and not ledger.base() else None
+        if first is not None:
+            check_adapter(config.model.base, first)
+        ledger.begin(Base(name=base.base, fingerprint=base.fingerprint), first)
+        number, adapter = ledger.next_iteration(), ledger.incumbent()
+    if adapter is not None:
+        check_adapter(config.model.base, adapter)
+    directory = project.run(number)
+    write_json(directory / "config.json", config.dump())
+    return Iteration(
+        number=number,
+        project=str(project.root),
+        directory=str(directory),
+        base=base,
+        incumbent=base.model_copy(update={"adapter": adapter}),
+        seed=derive_seed(config.seed, number),
+        exam_seed=derive_seed(config.seed, "exams"),
+        started=time.time(),
+    )
+
+
+def finish(
+    iteration: Iteration,
+    config: Config,
+    made: Sequence[StageResult],
+    rollouts: Sequence[StageResult],
+    verdicts: Sequence[StageResult],
+    trained: StageResult,
+    exams: Sequence[StageResult],
+) -> tuple[GateDecision, Summary]:
+    """The gate stage: decide, write decision and summary, and commit them to the ledger in one transaction.
+
+    Args:
+        made: results of generate, mutate and filter, the last one holding the iteration's problems.
+        exams: reports of incumbent and candidate on both suites; none when there is no candidate.
+    """
+    directory = Path(iteration.directory)
+    problems = list(read_jsonl(Path(made[-1].files["problems"].path), Problem))
+    sampled = list(_all(rollouts, "rollouts", Rollout))
+    judged = list(_all(verdicts, "verdicts", Verdict))
+    decision = _decide(iteration, config, trained, exams)
+    summary = summarise(
+        iteration.number,
+        iteration.incumbent.adapter.sha256 if iteration.incumbent.adapter else "base",
+        problems,
+        list(_all(made, "rejections", Rejection)),
+        sampled,
+        judged,
+        read_record(Path(trained.files["report"].path), TrainReport),
+        sum(float(result.figures["seconds"]) for result in rollouts),  # type: ignore[arg-type]
+        time.time() - iteration.started,
+    )
+    write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
+    write_record(directory / "summary.json", summary)
+    write_record(directory / "decision.json", decision)
+    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
+        ledger.commit(decision, config.gate.ema_weight, outcomes(problems, sampled, judged), summary.model_dump(mode="json"))
+    return decision, summary
+
+
+def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: Sequence[StageResult]) -> GateDecision:
+    candidate = iteration.candidate(trained)
+    if candidate is None or candidate.adapter is None:
+        return nothing_learnt(iteration.number, config.gate, iteration.incumbent.adapter)
+    reports = {
+        (result.figures["who"], result.figures["suite"]): read_record(Path(result.files["report"].path), ExamReport)
+        for result in exams
+    }
+
+    def pair(suite: str) -> ExamPair:
+        return ExamPair(reports["incumbent", suite], reports["candidate", suite])
+
+    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
+        past = ledger.past_scores()
+    return decide(
+        iteration.number,
+        pair(config.evaluate.benchmark),
+        pair(config.evaluate.holdout),
+        config.gate,
+        past,
+        candidate.adapter,
+        iteration.incumbent.adapter,
+        iteration.stage_seed("gate"),
+    )
+
+
+def _all(results: Sequence[StageResult], name: str, kind: type[RecordT]) -> Iterator[RecordT]:
+    for result in results:
+        yield from read_jsonl(Path(result.files[name].path), kind)
+

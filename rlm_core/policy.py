@@ -1,0 +1,506 @@
+"""A policy is a base model and, if it has one, an adapter: load, sample, score. The only importer of mlx_lm.
+
+Axes: B sequences in a batch, T tokens, V vocabulary. Log-probabilities are float32, in nats.
+"""
+
+import copy
+import hashlib
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+from mlx.utils import tree_flatten
+from mlx_lm.generate import BatchGenerator
+from mlx_lm.models.base import create_causal_mask
+from mlx_lm.models.cache import KVCache, make_prompt_cache
+from mlx_lm.sample_utils import apply_top_k, apply_top_p
+from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
+from mlx_lm.utils import dequantize_model, hf_repo_to_path, load_model, load_tokenizer
+
+from rlm_core.config import DEFAULT_MODEL, LoraSection
+from rlm_core.default_model import fetch_default_model
+from rlm_core.errors import AdapterError, ModelError
+from rlm_core.files import digest, sha256_of, write_atomic, write_json
+from rlm_core.records import AdapterRef
+
+ADAPTER_WEIGHTS = "adapters.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+
+_device = threading.RLock()
+"""One user of the device at a time: generation, scoring and training are not overlapped on one machine."""
+
+
+# ----------------------------------------------------------------------------------------------------------- sampling
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn. Temperature 0 takes the most likely token; top_k 0 keeps the whole vocabulary."""
+
+    temperature: float
+    max_tokens: int
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt to be answered once, with the seed that decides every draw of this answer."""
+
+    prompt_tokens: tuple[int, ...]
+    seed: int
+
+
+@dataclass
+class Completion:
+    """One sampled answer; `logprobs` as in `records.Rollout`."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    finish_reason: Literal["stop", "length"] = "length"
+
+
+class _SeededSampler:
+    """Draws one sequence's tokens by inverting the cumulative distribution at this sequence's own uniform numbers.
+
+    So an answer depends on its own seed and not on what else is in the batch, which mlx-lm's global random state does
+    not give; and one uniform number a token costs far less on a CPU than Gumbel noise for the whole vocabulary.
+    """
+
+    def __init__(self, sampling: Sampling, seed: int):
+        self._sampling = sampling
+        # One more than is used: BatchGenerator draws a token ahead.
+        self._uniforms = iter(np.random.default_rng(seed).random(sampling.max_tokens + 1, dtype=np.float32).tolist())
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Draw from log-probabilities [1, V] at temperature 1; returns a token id, uint32 [1]."""
+        sampling = self._sampling
+        if sampling.temperature == 0:
+            return mx.argmax(logprobs, axis=-1)
+        if sampling.top_k > 0:
+            logprobs = apply_top_k(logprobs, sampling.top_k)
+        if sampling.top_p < 1:
+            logprobs = apply_top_p(logprobs, sampling.top_p)
+        cumulative = mx.cumsum(mx.softmax(logprobs / sampling.temperature, axis=-1), axis=-1)
+        target = next(self._uniforms) * cumulative[:, -1:]
+        below = mx.sum(cumulative <= target, axis=-1)
+        return mx.minimum(below, logprobs.shape[-1] - 1).astype(mx.uint32)
+
+
+# -------------------------------------------------------------------------------------------------------------- policy
+
+
+class Policy:
+    """A loaded base model with an adapter or without one. Made by `load_policy`."""
+
+    def __init__(self, model: nn.Module, tokenizer: Any, base: str, adapter: AdapterRef | None, lora: LoraSection | None):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.base = base
+        self.adapter = adapter
+        self.lora = lora
+        """Shape of the adapter's layers; None when the model has none."""
+
+    @property
+    def name(self) -> str:
+        """`base`, or the SHA-256 of the adapter's weights."""
+        return self.adapter.sha256 if self.adapter else "base"
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Every token id that ends an answer."""
+        return tuple(sorted(self.tokenizer.eos_token_ids))
+
+    def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
+        """A user's message as the token ids that the model answers to, by its chat template where it has one."""
+        if self.tokenizer.chat_template is None:
+            return tuple(self.tokenizer.encode(prompt + "\n"))
+        messages = [{"role": "user", "content": prompt}]
+        # enable_thinking is Qwen3's switch; templates that do not know it ignore it.
+        return tuple(self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """An answer's text, without the token that ended it."""
+        kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
+        return self.tokenizer.decode(list(kept))
+
+    def sample(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        batch_size: int,
+        on_tokens: Callable[[int, int], None] = lambda tokens, finished: None,
+    ) -> list[Completion]:
+        """Answer every request.
+
+        Equal prompts that follow each other are prefilled once and share the result.
+
+        Args:
+            requests: in the order of the result.
+            sampling: the same for all.
+            batch_size: sequences decoded at once.
+            on_tokens: called after each step with the tokens sampled and the answers finished in it; what it raises
+                ends the sampling.
+        """
+        self.model.eval()
+        generator = BatchGenerator(
+            self.model,
+            stop_tokens=[[token] for token in self.end_tokens],
+            completion_batch_size=batch_size,
+            prefill_batch_size=batch_size,
+        )
+        try:
+            return self._drive(generator, requests, sampling, batch_size, on_tokens)
+        finally:
+            generator.close()
+
+    def _drive(
+        self,
+        generator: BatchGenerator,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        batch_size: int,
+        on_tokens: Callable[[int, int], None],
+    ) -> list[Completion]:
+        completions = [Completion([], []) for _ in requests]
+        running: dict[int, Completion] = {}
+        waiting = deque(zip(requests, completions, strict=True))
+        prefix = _SharedPrefix(self.model)
+        while waiting or running:
+            while waiting and len(running) < batch_size:
+                request, completion = waiting.popleft()
+                [uid] = generator.insert(
+                    [[request.prompt_tokens[-1]]],
+                    max_tokens=[sampling.max_tokens],
+                    caches=[prefix.cache_for(request.prompt_tokens[:-1])],
+                    all_tokens=[list(request.prompt_tokens[:-1])],
+                    samplers=[_SeededSampler(sampling, request.seed)],
+                )
+                running[uid] = completion
+            responses = generator.next_generated()
+            for response, logprob in zip(responses, _chosen_logprobs(responses, sampling.temperature), strict=True):
+                completion = running[response.uid]
+                completion.tokens.append(response.token)
+                completion.logprobs.append(logprob)
+                if response.finish_reason is not None:
+                    completion.finish_reason = response.finish_reason
+                    del running[response.uid]
+            on_tokens(len(responses), sum(response.finish_reason is not None for response in responses))
+        return completions
+
+    def answer_logprobs(self, prompt: mx.array, answers: mx.array, temperature: float = 1.0) -> mx.array:
+        """Log-probabilities of answers to one prompt; differentiable.
+
+        The prompt runs through the model once and the answers attend to its keys and values, which saves most of the
+        work when prompts are as long as answers. Padding on an answer's right does not change what stands before it.
+
+        Args:
+            prompt: int [1, P], the prompt's token ids.
+            answers: int [B, T], token ids, padded on the right.
+            temperature: logits are divided by it.
+
+        Returns:
+            float32 [B, T]: the log-probability of each answer token given the prompt and the tokens before it.
+        """
+        rows = answers.shape[0]
+        if all(type(cache) is KVCache for cache in make_prompt_cache(self.model)):
+            caches = [_DifferentiableCache() for _ in self.model.layers]
+            last = self._hidden(prompt, caches)[:, -1:]
+            rest = self._hidden(answers[:, :-1], caches) if answers.shape[1] > 1 else None
+            first = mx.broadcast_to(last, (rows, 1, last.shape[-1]))
+            hidden = first if rest is None else mx.concatenate([first, rest], axis=1)
+        else:
+            tokens = mx.concatenate([mx.broadcast_to(prompt, (rows, prompt.shape[1])), answers[:, :-1]], axis=1)
+            hidden = self._hidden(tokens, None)[:, prompt.shape[1] - 1 :]
+        logits = self._head(hidden).astype(mx.float32) / temperature
+        chosen = mx.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
+        return chosen - mx.logsumexp(logits, axis=-1)
+
+    def _hidden(self, tokens: mx.array, caches: list[Any] | None) -> mx.array:
+        return self.model.model(tokens, cache=caches)
+
+    def _head(self, hidden: mx.array) -> mx.array:
+        head = getattr(self.model, "lm_head", None)
+        return head(hidden) if head is not None else self.model.model.embed_tokens.as_linear(hidden)
+
+    def add_lora(self, lora: LoraSection, seed: int) -> None:
+        """Put untrained LoRA layers, whose output is zero, on the base model and make only them trainable.
+
+        Raises:
+            AdapterError: a module of `lora.modules` is in no layer of this model.
+        """
+        known = {name for layer in self.model.layers for name, _ in layer.named_modules()}
+        if missing := sorted(set(lora.modules) - known):
+            raise AdapterError(f"train.lora.modules: {', '.join(missing)} not in {self.base}")
+        mx.random.seed(seed % 2**32)
+        self.model.freeze()
+        linear_to_lora_layers(self.model, lora.layers or len(self.model.layers), _lora_parameters(lora))
+        mx.eval(self.model.parameters())
+        self.lora = lora
+
+    @contextmanager
+    def adapter_off(self) -> Iterator[None]:
+        """The base policy, for the time of the block: LoRA layers contribute nothing."""
+        layers = [module for _, module in self.model.named_modules() if hasattr(module, "lora_a")]
+        scales = [layer.scale for layer in layers]
+        try:
+            for layer in layers:
+                layer.scale = 0.0
+            yield
+        finally:
+            for layer, scale in zip(layers, scales, strict=True):
+                layer.scale = scale
+
+    def trainable(self) -> dict[str, mx.array]:
+        """The trainable parameters by name."""
+        return dict(tree_flatten(self.model.trainable_parameters()))
+
+    def save_adapter(self, directory: Path, origin: dict[str, Any]) -> AdapterRef:
+        """Write the adapter in mlx-lm's format; `origin` (source adapter, run, iteration …) goes into its config."""
+        assert self.lora is not None, "a policy without an adapter has nothing to save"
+        weights = self.trainable()
+        path = write_atomic(
+            directory / ADAPTER_WEIGHTS, lambda file: mx.save_safetensors(str(file), weights, {"format": "mlx"})
+        )
+        config = {
+            "fine_tune_type": "lora",
+            "num_layers": self.lora.layers or len(self.model.layers),
+            "lora_parameters": _lora_parameters(self.lora),
+            "rlm": {"base_model": self.base, "base_fingerprint": fingerprint(base_path(self.base)), **origin},
+        }
+        write_json(directory / ADAPTER_CONFIG, config)
+        return AdapterRef(path=str(directory), sha256=sha256_of(path))
+
+
+class _SharedPrefix:
+    """Prompt caches for BatchGenerator: a prompt that is equal to the one before it is not computed again."""
+
+    def __init__(self, model: nn.Module):
+        self._model = model
+        self._tokens: tuple[int, ...] = ()
+        self._cache: list[Any] | None = None
+
+    def cache_for(self, tokens: tuple[int, ...]) -> list[Any]:
+        if self._cache is None or tokens != self._tokens:
+            self._cache = make_prompt_cache(self._model)
+            if tokens:
+                self._model(mx.array([tokens]), cache=self._cache)
+                mx.eval([cache.state for cache in self._cache])
+            self._tokens = tokens
+        return copy.deepcopy(self._cache)
+
+
+class _DifferentiableCache:
+    """Keys and values of one prompt, kept in the graph and broadcast to the answers that follow it."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._keys: mx.array | None = None
+        self._values: mx.array | None = None
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        if self._keys is None or self._values is None:
+            self._keys, self._values = keys, values
+            self.offset = keys.shape[2]
+            return keys, values
+        return _joined(self._keys, keys), _joined(self._values, values)
+
+    def make_mask(self, length: int, return_array: bool = False, window_size: int | None = None) -> Any:
+        if self.offset == 0 and not return_array and not window_size:
+            return "causal"
+        return create_causal_mask(length, self.offset, window_size=window_size)
+
+
+def _joined(prompt: mx.array, answers: mx.array) -> mx.array:
+    """[1, H, P, D] before each row of [B, H, T, D]."""
+    return mx.concatenate([mx.broadcast_to(prompt, (answers.shape[0], *prompt.shape[1:])), answers], axis=2)
+
+
+def _chosen_logprobs(responses: Sequence[Any], temperature: float) -> list[float]:
+    """The sampled tokens' log-probabilities at the sampling temperature (at 1 for greedy answers)."""
+    if not responses:
+        return []
+    if temperature in (0.0, 1.0):
+        return mx.stack([response.logprobs[response.token] for response in responses]).tolist()
+    logprobs = mx.stack([response.logprobs for response in responses]) / temperature
+    tokens = mx.array([[response.token] for response in responses])
+    return (mx.take_along_axis(logprobs, tokens, axis=-1)[:, 0] - mx.logsumexp(logprobs, axis=-1)).tolist()
+
+
+def _lora_parameters(lora: LoraSection) -> dict[str, Any]:
+    return {"rank": lora.rank, "scale": lora.scale, "dropout": lora.dropout, "keys": list(lora.modules)}
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+_last: tuple[tuple[str, str | None], Policy] | None = None
+
+
+@contextmanager
+def device_policy(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
+    """The device and a policy for the time of the block. The policy must not be changed; the last one is kept loaded.
+
+    Raises:
+        ModelError, AdapterError: as `load_policy`.
+    """
+    global _last
+    with _device:
+        key = (base, adapter.sha256 if adapter else None)
+        if _last is None or _last[0] != key:
+            _last = None
+            _last = (key, load_policy(base, adapter))
+        yield _last[1]
+
+
+@contextmanager
+def device_policy_to_train(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
+    """The device and a policy of its own that may be changed, for the time of the block."""
+    global _last
+    with _device:
+        _last = None
+        yield load_policy(base, adapter)
+
+
+def base_path(base: str, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The local directory of a base model: the default model (fetched if need be), a directory, or a hub id.
+
+    Raises:
+        ModelError: there is no such directory and no such model in the hub's cache or on the hub.
+    """
+    if base == DEFAULT_MODEL:
+        return fetch_default_model(say)
+    path = Path(base).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(f"model.base = {base!r}: the directory holds no config.json, so it is no model")
+        return path
+    if path.is_absolute() or base.startswith((".", "~")) or base.count("/") != 1:
+        raise ModelError(f"model.base = {base!r}: no such directory; use {DEFAULT_MODEL!r}, a directory or a hub id")
+    return _from_hub(base)
+
+
+def _from_hub(base: str) -> Path:
+    try:
+        return hf_repo_to_path(base)
+    except Exception:
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(base, allow_patterns=["*.json", "model*.safetensors", "*.model", "*.jinja"]))
+        except Exception as error:
+            reason = " ".join(str(error).split())[:160]
+            raise ModelError(f"model.base = {base!r}: not a local directory and not on the hub: {reason}") from error
+
+
+def fingerprint(path: Path) -> str:
+    """Tells base models apart without reading gigabytes: the config, and the size, head and tail of each weight file."""
+    parts: list[Any] = [json.loads((path / "config.json").read_text())]
+    for file in sorted(path.glob("model*.safetensors")):
+        size = file.stat().st_size
+        with file.open("rb") as content:
+            head = content.read(1 << 20)
+            content.seek(max(0, size - (1 << 20)))
+            parts.append([size, hashlib.sha256(head + content.read()).hexdigest()])
+    return digest(*parts)
+
+
+def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
+    """Load a base model and put an adapter on it.
+
+    On a CPU, weights become float32 and quantised layers are unpacked: 16-bit and 4-bit arithmetic is slow there.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        AdapterError: the adapter is incomplete, damaged or for another base.
+    """
+    path = base_path(base)
+    try:
+        model, config = load_model(path)
+        tokenizer = load_tokenizer(path, eos_token_ids=_end_token_ids(path, config))
+    except Exception as error:
+        raise ModelError(f"model.base = {base!r}: cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+    if mx.default_device() == mx.cpu:
+        model = dequantize_model(model)
+        model.set_dtype(mx.float32)
+    model.freeze()
+    lora = _put_on(model, base, adapter) if adapter else None
+    mx.eval(model.parameters())
+    return Policy(model, tokenizer, base, adapter, lora)
+
+
+def _end_token_ids(path: Path, config: dict[str, Any]) -> list[int] | None:
+    """All end tokens that the model's config and generation config name."""
+    found: set[int] = set()
+    generation = path / "generation_config.json"
+    sources = [config, json.loads(generation.read_text()) if generation.is_file() else {}]
+    for source in sources:
+        value = source.get("eos_token_id")
+        found.update(value if isinstance(value, list) else [] if value is None else [value])
+    return sorted(found) or None
+
+
+def read_adapter(directory: str | Path) -> AdapterRef:
+    """An adapter directory as a record.
+
+    Raises:
+        AdapterError: a file is missing.
+    """
+    directory = Path(directory).expanduser()
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        if not (directory / name).is_file():
+            raise AdapterError(f"{directory} is no adapter: {name} is missing")
+    return AdapterRef(path=str(directory), sha256=sha256_of(directory / ADAPTER_WEIGHTS))
+
+
+def check_adapter(base: str, adapter: AdapterRef) -> None:
+    """Refuse an adapter that is damaged or was made for another base.
+
+    Raises:
+        AdapterError: naming both bases, or both digests.
+    """
+    found = read_adapter(adapter.path)
+    if found.sha256 != adapter.sha256:
+        raise AdapterError(f"{adapter.path} is damaged: SHA-256 {found.sha256[:12]}…, recorded {adapter.sha256[:12]}…")
+    made_for = _adapter_config(adapter).get("rlm", {})
+    known = made_for.get("base_fingerprint")
+    if known is not None and known != fingerprint(base_path(base)):
+        raise AdapterError(f"{adapter.path} was made for {made_for.get('base_model')!r}, not for {base!r}")
+
+
+def _adapter_config(adapter: AdapterRef) -> dict[str, Any]:
+    path = Path(adapter.path, ADAPTER_CONFIG)
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise AdapterError(f"{path} cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise AdapterError(f"{path} is no adapter config")
+    return config
+
+
+def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> LoraSection:
+    """Put the adapter's layers and weights on the model; the shape that it has."""
+    check_adapter(base, adapter)
+    config = _adapter_config(adapter)
+    try:
+        load_adapters(model, adapter.path)
+        parameters = config["lora_parameters"]
+        layers = config["num_layers"]
+        return LoraSection(
+            rank=parameters["rank"],
+            scale=float(parameters["scale"]),
+            dropout=float(parameters["dropout"]),
+            layers=0 if layers >= len(model.layers) else layers,
+            modules=tuple(parameters["keys"]),
+        )
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise AdapterError(f"{adapter.path} does not fit {base!r}: {reason}") from error

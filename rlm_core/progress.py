@@ -1,0 +1,105 @@
+"""How far a stage is, for whoever watches; and the place where a request to stop is noticed.
+
+The stages report after every step. A listener (the terminal, a log) must be quick and must not raise. Because every
+stage comes by here often, this is also where a request to stop and a time limit take effect: work in a thread cannot be
+interrupted from outside.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlm_core.errors import InfrastructureFault, Interrupted
+
+_GRACE_S = 20.0
+"""How long a stage may take to notice a request to stop before the process is ended."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`done` of `total` items of a stage, with figures such as `tokens` or `pass_rate`.
+
+    Stages that work in shards report each shard under its own `part`; a watcher adds them up.
+    """
+
+    stage: str
+    done: int
+    total: int
+    part: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+Listener = Callable[[Progress], None]
+
+_listeners: list[Listener] = []
+_stop = threading.Event()
+_limits = threading.local()
+
+
+def report(stage: str, done: int, total: int, part: str = "", **figures: float) -> None:
+    """Tell the listeners how far a stage is.
+
+    Raises:
+        Interrupted: a stop was asked for.
+        InfrastructureFault: the time limit that this thread works under has passed.
+    """
+    if _stop.is_set():
+        raise Interrupted("stopped on request; the next run continues from what was finished")
+    limit = getattr(_limits, "current", None)
+    if limit is not None and time.monotonic() > limit[0]:
+        raise InfrastructureFault(f"{stage}: took longer than {limit[1]:g} s")
+    for listener in list(_listeners):
+        listener(Progress(stage, done, total, part, figures))
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Pass every report to `listener` for the time of the block."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Let the work of this thread fail at its next report once `seconds` have passed."""
+    _limits.current = (time.monotonic() + seconds, seconds)
+    try:
+        yield
+    finally:
+        _limits.current = None
+
+
+@contextmanager
+def stopping_on_signals() -> Iterator[None]:
+    """For the time of the block, SIGINT and SIGTERM make the stages stop at their next report.
+
+    A second signal, or a stage that does not notice the first for a while, ends the process at once; that is safe,
+    because files are written whole or not at all. Outside the main thread the block changes nothing.
+    """
+    _stop.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _frame: Any) -> None:
+        if _stop.is_set():
+            os._exit(128 + number)
+        _stop.set()
+        watchdog = threading.Timer(_GRACE_S, os._exit, (128 + number,))
+        watchdog.daemon = True
+        watchdog.start()
+
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

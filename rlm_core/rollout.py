@@ -1,0 +1,91 @@
+"""Sample the answers that an iteration learns from."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlm_core import progress
+from rlm_core.answers import problem_prompt
+from rlm_core.config import RolloutSection
+from rlm_core.files import read_jsonl, write_jsonl
+from rlm_core.policy import Policy, Request, Sampling, device_policy
+from rlm_core.records import FileRef, PolicyRef, Problem, Rollout, StageResult
+from rlm_core.seeds import derive_seed
+
+
+def run(
+    directory: Path, incumbent: PolicyRef, problems: FileRef, shard: int, section: RolloutSection, seed: int
+) -> StageResult:
+    """The rollout stage for one shard: sample answers to its problems into `directory/rollouts/`."""
+    every = list(read_jsonl(Path(problems.path), Problem))
+    mine = every[shard * section.shard_problems : (shard + 1) * section.shard_problems]
+    with device_policy(incumbent.base, incumbent.adapter) as policy:
+        started = time.monotonic()
+        rollouts = sample_rollouts(policy, mine, section, seed, part=f"{shard:03d}")
+        seconds = time.monotonic() - started
+    path = write_jsonl(directory / "rollouts" / f"{shard:03d}.jsonl", rollouts)
+    return StageResult(
+        files={"rollouts": FileRef.of(path)},
+        figures={
+            "rollouts": len(rollouts),
+            "tokens": sum(len(rollout.tokens) for rollout in rollouts),
+            "truncated": sum(rollout.finish_reason == "length" for rollout in rollouts),
+            "seconds": seconds,
+        },
+    )
+
+
+def sample_rollouts(
+    policy: Policy,
+    problems: Sequence[Problem],
+    section: RolloutSection,
+    seed: int,
+    stage: str = "rollout",
+    part: str = "",
+) -> list[Rollout]:
+    """G rollouts of each problem.
+
+    Args:
+        seed: of the iteration's rollout stage; each answer's own seed derives from it, its problem and its index.
+        stage, part: names in progress reports; a part is a shard or a suite.
+
+    Returns:
+        Rollouts in the order of the problems, each problem's group together.
+    """
+    sampling = Sampling(section.temperature, section.max_tokens, section.top_p, section.top_k)
+    asked = [(problem, index) for problem in problems for index in range(section.group_size)]
+    prompts = {problem.id: policy.prompt_tokens(problem_prompt(problem, section.prompt_suffix)) for problem in problems}
+    seeds = [derive_seed(seed, problem.id, index) for problem, index in asked]
+    requests = [Request(prompts[problem.id], own) for (problem, _), own in zip(asked, seeds, strict=True)]
+    completions = policy.sample(requests, sampling, section.batch_size, ProgressMeter(stage, len(asked), part))
+    return [
+        Rollout(
+            problem_id=problem.id,
+            index=index,
+            seed=own,
+            prompt_tokens=request.prompt_tokens,
+            tokens=tuple(completion.tokens),
+            logprobs=tuple(completion.logprobs),
+            text=policy.text(completion.tokens),
+            finish_reason=completion.finish_reason,
+        )
+        for (problem, index), own, request, completion in zip(asked, seeds, requests, completions, strict=True)
+    ]
+
+
+class ProgressMeter:
+    """Turns a sampler's steps into progress reports with tokens and tokens per second."""
+
+    def __init__(self, stage: str, total: int, part: str = ""):
+        self._stage, self._total, self._part = stage, total, part
+        self._finished = 0
+        self._tokens = 0
+        self._started = time.monotonic()
+
+    def __call__(self, tokens: int, finished: int) -> None:
+        self._tokens += tokens
+        self._finished += finished
+        seconds = time.monotonic() - self._started
+        progress.report(
+            self._stage, self._finished, self._total, self._part, tokens=self._tokens, seconds=seconds
+        )

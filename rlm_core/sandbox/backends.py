@@ -1,0 +1,157 @@
+"""The kinds of sandbox. To add one, write a `Backend` and put it into `BACKENDS`; callers do not change."""
+
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlm_core.sandbox.inside import landlock, seccomp
+from rlm_core.sandbox.interpreter import DEVICES, INSIDE, SYSTEM, Interpreter
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start a zygote in a sandbox."""
+
+    command: tuple[str, ...]
+    """Up to and including the Python executable; its own arguments follow."""
+    directory: Path
+    """Where `command` is to be started; the zygote's package is found from there."""
+    user: int | None
+    """User id that a child changes to; None when it has a user without privileges already."""
+    keep_read_access: bool
+    """Whether a child that changes its user needs help to still reach the interpreter (`kernel.become_user`)."""
+    count_threads: bool
+    """Whether the kernel counts the threads of this sandbox alone, so that a limit can be set."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of sandbox."""
+
+    name: str
+    title: str
+    """Name in verdicts: the layers that hold the code."""
+    missing: Callable[[], str | None]
+    """Why this machine cannot have it, with what to install, or None when it may."""
+    launch: Callable[[Interpreter], Launch]
+
+
+# --------------------------------------------------------------------------------------------------------- bubblewrap
+
+
+def _bubblewrap_missing() -> str | None:
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed: apt install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora)"
+    return _kernel_missing(landlock_abi=1)
+
+
+def _bubblewrap_launch(interpreter: Interpreter) -> Launch:
+    """New namespaces with a file system of the interpreter and libraries only, read-only, and no network.
+
+    Not --die-with-parent: that is tied to the thread that starts bwrap, and a thread of a pool may end long before the
+    sandbox does. The zygote watches the process itself (see inside/__main__.py).
+    """
+    executable = interpreter.executable
+    command = ["bwrap", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    command += ["--cap-drop", "ALL"]
+    if _is_root():
+        # No user namespace: its one user would be root outside, whom the kernel exempts from the limit on threads. The
+        # zygote keeps what it needs to give each child another user and to kill it; the children keep none of it.
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
+            command += ["--cap-add", capability]
+    else:
+        command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    command += _bubblewrap_mounts(interpreter)
+    command += ["--chdir", "/rlm", "--", str(executable)]
+    return Launch(
+        command=tuple(command),
+        directory=Path("/"),
+        user=_unprivileged_user(),
+        keep_read_access=False,
+        count_threads=True,
+    )
+
+
+def _bubblewrap_mounts(interpreter: Interpreter) -> list[str]:
+    sources = {path: path for path in (*interpreter.readable, interpreter.executable)}
+    sources[Path("/rlm/inside")] = INSIDE
+    links = [path for path in map(Path, SYSTEM) if path.is_symlink()]
+    parents = {parent for path in (*sources, *links) for parent in path.parents} - {Path("/")}
+    arguments = []
+    # Made explicitly, because bwrap lets only root into the parents that it makes by itself.
+    for parent in sorted(parents):
+        if not any(parent.is_relative_to(path) for path in interpreter.readable):
+            arguments += ["--dir", str(parent)]
+    for target, source in sources.items():
+        arguments += ["--ro-bind", str(source), str(target)]
+    for path in links:
+        arguments += ["--symlink", str(path.readlink()), str(path)]
+    for device in DEVICES:
+        arguments += ["--dev-bind", device, device]
+    for path in interpreter.hidden:
+        arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
+    return [*arguments, "--remount-ro", "/"]
+
+
+# ----------------------------------------------------------------------------------------------------------- landlock
+
+
+def _landlock_missing() -> str | None:
+    # Before version 3 Landlock does not hinder truncating a readable file, and here nothing else would.
+    return _kernel_missing(landlock_abi=3)
+
+
+def _landlock_launch(interpreter: Interpreter) -> Launch:
+    """No namespaces: the children see the names of the machine's files, and may open next to none of them."""
+    root = _is_root()
+    return Launch(
+        command=(str(interpreter.executable),),
+        directory=INSIDE.parent,
+        user=_unprivileged_user(),
+        keep_read_access=root and not interpreter.open_to_all,
+        # Without a user of its own, the limit would count everything that the person is running.
+        count_threads=root,
+    )
+
+
+BACKENDS = (
+    Backend("bubblewrap", "bubblewrap+landlock+seccomp", _bubblewrap_missing, _bubblewrap_launch),
+    Backend("landlock", "landlock+seccomp", _landlock_missing, _landlock_launch),
+)
+"""Strongest first."""
+
+
+# ------------------------------------------------------------------------------------------------------------- common
+
+
+def _kernel_missing(landlock_abi: int) -> str | None:
+    if not sys.platform.startswith("linux"):
+        return "it needs Linux"
+    unsupported = seccomp.unsupported()
+    if unsupported:
+        return unsupported
+    found = landlock.version()
+    if found < landlock_abi:
+        since = {1: "5.13", 3: "6.2"}[landlock_abi]
+        return (
+            f"it needs Landlock version {landlock_abi} and this kernel has {found}: "
+            f"boot Linux {since} or newer, with landlock among its lsm="
+        )
+    return None
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _unprivileged_user() -> int | None:
+    """A user id that nothing else on the machine is likely to have, when we are root and have to choose one.
+
+    One per sandbox, so that candidates in different sandboxes share neither a user nor its count of threads. The range
+    is the one that systemd sets aside for such users, and lies within the ids that a container usually has.
+    """
+    return random.SystemRandom().randint(61184, 65519) if _is_root() else None

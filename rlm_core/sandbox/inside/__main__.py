@@ -1,0 +1,162 @@
+"""The zygote: a warm, single-threaded interpreter inside the sandbox that forks a locked-down child for every job.
+
+    python -m inside CONTROL_DESCRIPTOR OWNER_DESCRIPTOR
+
+Its parent sends one JSON message per request over the control socket (SOCK_SEQPACKET) and gets one back:
+
+    first message: the rules (see `Zygote` in the parent's zygote.py)     {"ready": true}
+    {"do": "fork"} with the job's socket attached                         {"pid": …}
+    {"do": "look", "pid": …}                                              {"cpu_s": …}
+    {"do": "end", "pid": …}                                               {"status": …, "cpu_s": …}
+
+The job's socket is handed on to the child and closed here: this process never sees code, inputs or answers, and nothing
+of one job is left for the next. It ends when the control socket is closed or when the owning process is gone, whichever
+comes first; the owner's descriptor is a pidfd, because a fork of the owner may hold the socket open, and because
+PR_SET_PDEATHSIG follows the thread that started us, which may end long before its process.
+"""
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+from . import landlock, lockdown, wire
+from .child import Child
+
+_JOB_DESCRIPTOR, _RULESET_DESCRIPTOR = 3, 4
+_OUT_OF_THE_WAY = 100
+_HIGHEST_DESCRIPTOR = 256
+
+WARM = """
+    abc array ast asyncio base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses
+    datetime decimal enum fractions functools hashlib heapq inspect io itertools json math numbers operator os
+    pprint queue random re secrets statistics string struct sys textwrap threading time traceback types typing
+    unicodedata uuid zlib encodings.ascii encodings.latin_1 encodings.idna
+"""
+"""Modules that are imported before the first fork, so that no child has to. Others are imported when a child asks."""
+
+
+class Zygote:
+    """The fork server's loop."""
+
+    def __init__(self, control: socket.socket, owner: int) -> None:
+        self._control = control
+        self._owner = owner
+        self._children: set[int] = set()
+        self._rules: dict[str, Any] = {}
+        self._ruleset = -1
+
+    def serve(self) -> NoReturn:
+        """Prepare, then answer requests until the owner goes away."""
+        self._rules = self._receive()[0]
+        rules = self._rules
+        self._ruleset = landlock.create_ruleset(rules["listable"], rules["readable"], rules["devices"])
+        self._warm_up()
+        self._reply(ready=True)
+        while True:
+            request, descriptors = self._receive()
+            if request["do"] == "fork":
+                self._reply(pid=self._fork(descriptors[0]))
+            elif request["do"] == "look":
+                self._reply(cpu_s=_cpu_s(request["pid"]))
+            else:
+                self._reply(**self._end(request["pid"]))
+
+    def _warm_up(self) -> None:
+        sys.path.pop(0)  # where this package is; all of it has been imported
+        for name in WARM.split():
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # so that no collection in a child writes to, and thereby copies, the pages that all share
+        gc.disable()
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        """The next request and the descriptors that came with it; does not return when there will be none."""
+        poller = select.poll()
+        poller.register(self._control, select.POLLIN)
+        poller.register(self._owner, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poller.poll()}
+        if self._owner in ready:
+            self._leave()
+        message, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+        if not message:
+            self._leave()
+        return json.loads(message), descriptors
+
+    def _reply(self, **fields: Any) -> None:
+        try:
+            self._control.send(json.dumps(fields).encode())
+        except OSError:
+            self._leave()
+
+    def _fork(self, job: int) -> int:
+        parent = os.getpid()
+        child = os.fork()
+        if child == 0:
+            try:
+                self._run_child(job, parent)
+            finally:
+                os._exit(0)
+        os.close(job)
+        self._children.add(child)
+        return child
+
+    def _run_child(self, job: int, parent: int) -> None:
+        """In the child: keep the job's socket and nothing else, lock down, say so, serve."""
+        self._keep_descriptors(job)
+        try:
+            lockdown.apply(self._rules, _RULESET_DESCRIPTOR, parent)
+        except Exception as error:
+            wire.send(_JOB_DESCRIPTOR, wire.frame(f"cannot lock down: {error}"))
+            return
+        os.close(_RULESET_DESCRIPTOR)
+        gc.enable()
+        wire.send(_JOB_DESCRIPTOR, wire.frame("locked"))
+        Child(_JOB_DESCRIPTOR, self._rules["limits"]).serve()
+
+    def _keep_descriptors(self, job: int) -> None:
+        """Leave open: standard streams on /dev/null, the job's socket, the ruleset."""
+        null = os.open("/dev/null", os.O_RDWR)
+        wanted = (null, null, null, job, self._ruleset)
+        # First all to numbers that none of them has, so that no move overwrites one that is still to come.
+        lifted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for descriptor in wanted]
+        for target, source in enumerate(lifted):
+            os.dup2(source, target)
+        self._control.detach()  # or the object would one day close a descriptor that is no longer its own
+        os.closerange(len(wanted), _HIGHEST_DESCRIPTOR)
+
+    def _end(self, child: int) -> dict[str, Any]:
+        """Kill a child for good and tell how it ended and the CPU seconds, user and system, that it took."""
+        self._children.discard(child)
+        os.kill(child, signal.SIGKILL)  # it has not been waited for, so its id cannot belong to another
+        _, status, usage = os.wait4(child, 0)
+        return {"status": os.waitstatus_to_exitcode(status), "cpu_s": usage.ru_utime + usage.ru_stime}
+
+    def _leave(self) -> NoReturn:
+        for child in self._children:
+            os.kill(child, signal.SIGKILL)
+        os._exit(0)
+
+
+def _cpu_s(process: int) -> float:
+    """CPU seconds of a process so far, by its own clock; see man clock_getcpuclockid(3)."""
+    return time.clock_gettime((~process << 3) | 2)
+
+
+def main() -> NoReturn:
+    # Inherited descriptors keep the numbers that they have in a large parent; here they have to be low (see
+    # _HIGHEST_DESCRIPTOR).
+    control, owner = (os.dup(int(number)) for number in sys.argv[1:3])
+    os.closerange(max(control, owner) + 1, 1 << 16)
+    Zygote(socket.socket(fileno=control), owner).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""A child: loads one piece of untrusted code and calls its entry point, as the parent asks over the job's socket.
+
+A request is a JSON object with a `nonce`, the word `do` and what it needs; an answer is `[nonce, kind, payload, output]`:
+
+    do      needs                 kind        payload
+    load    code, entry_point     loaded      null
+                                  missing     null: the code has no such function
+    call    arguments (a tree)    returned    the result's encoded tree
+                                  unplain     why the result has no encoding
+    either                        raised      [builtin classes of its ancestry, own class, message]
+    probe                         probed      names of forbidden things that worked
+
+`output` is what the code printed since the last answer, cut to a limit. All of this shares a process with the untrusted
+code, which can change any of it. That gains it nothing: whatever it makes this process say is its own answer, and the
+right answer is not here.
+"""
+
+import builtins
+import errno
+import io
+import os
+import random
+import socket
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from . import wire
+
+MODULE = "main"
+"""Name that the code is loaded under; not `__main__`, so that a main guard does not run."""
+
+_BUILTIN_EXCEPTIONS = {
+    kind: name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+}
+_Answer = tuple[str, Any]
+
+
+class _Bounded(io.RawIOBase):
+    """Where output goes: keeps the first bytes of it, up to a limit, and takes the rest without a word."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._kept = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        taken = len(data)
+        self._kept += bytes(data[: self._limit - len(self._kept)])
+        return taken
+
+    def take(self) -> str:
+        """The output since the last call. The limit is for a child's whole life, so what was taken still counts."""
+        text = self._kept.decode("utf-8", "replace")
+        self._limit -= len(self._kept)
+        self._kept = bytearray()
+        return text
+
+
+class Child:
+    """The loop of one child, and the state that the untrusted code lives in."""
+
+    def __init__(self, descriptor: int, limits: dict[str, Any]) -> None:
+        self._descriptor = descriptor
+        self._encoder = wire.Encoder(limits["nodes"], limits["depth"])
+        self._frame_bytes = limits["frame_mb"] << 20
+        self._text_chars = limits["text_chars"]
+        self._output = _Bounded(limits["output_kb"] << 10)
+        self._stream = io.TextIOWrapper(io.BufferedWriter(self._output), "utf-8", "backslashreplace")
+        self._module = types.ModuleType(MODULE)
+        self._entry_point = ""
+
+    def serve(self) -> None:
+        """Answer requests until the parent goes away."""
+        self._prepare_interpreter()
+        actions: dict[str, Callable[[dict[str, Any]], _Answer]] = {
+            "load": self._load,
+            "call": self._call,
+            "probe": _probe,
+        }
+        while True:
+            request = wire.receive(self._descriptor)
+            try:
+                kind, payload = actions[request["do"]](request)
+            except BaseException as error:
+                kind, payload = "raised", self._describe(error)
+            self._answer(request["nonce"], kind, payload)
+
+    def _prepare_interpreter(self) -> None:
+        sys.stdin = io.StringIO("")
+        sys.stdout = sys.stderr = self._stream
+        sys.argv = [MODULE]
+        sys.modules[MODULE] = self._module
+        random.seed(0)  # every child is a fork of one zygote, and a verdict should not depend on chance
+
+    def _load(self, request: dict[str, Any]) -> _Answer:
+        code = compile(request["code"], f"{MODULE}.py", "exec", dont_inherit=True)
+        exec(code, self._module.__dict__)
+        self._entry_point = request["entry_point"]
+        found = callable(self._module.__dict__.get(self._entry_point))
+        return ("loaded" if found else "missing"), None
+
+    def _call(self, request: dict[str, Any]) -> _Answer:
+        arguments = wire.decode(request["arguments"])
+        result = self._module.__dict__[self._entry_point](*arguments)
+        try:
+            return "returned", self._encoder.encode(result)
+        except wire.NotPlain as error:
+            return "unplain", str(error)[: self._text_chars]
+        except BaseException as error:  # memory that runs out here is no exception of the code's own
+            return "unplain", f"cannot be encoded: {type(error).__name__}"
+
+    def _describe(self, error: BaseException) -> list[Any]:
+        """What is known of an exception. Classes are told by identity: one that is called ValueError need not be it."""
+        kind = type(error)
+        ancestry = [_BUILTIN_EXCEPTIONS[base] for base in kind.__mro__ if base in _BUILTIN_EXCEPTIONS]
+        try:
+            message = str(error)[: self._text_chars]
+        except BaseException:
+            message = ""
+        return [ancestry, str(kind.__name__)[: self._text_chars], message]
+
+    def _answer(self, nonce: str, kind: str, payload: Any) -> None:
+        data = wire.frame([nonce, kind, payload, self._take_output()])
+        if len(data) > self._frame_bytes:
+            data = wire.frame([nonce, "unplain", f"is larger than {self._frame_bytes >> 20} MB", ""])
+        wire.send(self._descriptor, data)
+
+    def _take_output(self) -> str:
+        try:
+            self._stream.flush()
+        except BaseException:  # the code closed it
+            return ""
+        return self._output.take()
+
+
+def _probe(_request: dict[str, Any]) -> _Answer:
+    """Try what must not work, and tell what did. Run once when a sandbox is opened, with no untrusted code around."""
+    attempts: dict[str, Callable[[], Any]] = {
+        "reading a file": lambda: os.close(os.open(__file__, os.O_RDONLY)),
+        "writing a file": lambda: os.close(os.open(__file__, os.O_WRONLY)),
+        "listing a directory": lambda: os.scandir(__file__.rpartition("/")[0]).close(),
+        "opening a socket": lambda: socket.socket().close(),
+        "starting a process": _fork,
+    }
+    return "probed", [name for name, attempt in attempts.items() if not _refused(attempt)]
+
+
+def _refused(attempt: Callable[[], Any]) -> bool:
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno in (errno.EPERM, errno.EACCES, errno.EROFS)
+    return False
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)

@@ -1,0 +1,164 @@
+"""Frames on a job's socket, and values as tagged JSON.
+
+A frame is a 4-byte big-endian length and that many bytes of ASCII JSON. A value travels as an *encoded tree*:
+
+    None, bool, str, int below 2**53    itself
+    any other int                       ["i", hexadecimal]
+    float                               ["f", float.hex()]
+    complex                             ["c", real as hex, imaginary as hex]
+    bytes                               ["b", hexadecimal]
+    list, tuple, set, frozenset         ["l" | "t" | "s" | "z", item, item, …]
+    dict                                ["d", key, value, key, value, …]
+
+Every other type is refused, subclasses included: a subclass may lie about what it equals. There are no JSON objects and
+no JSON floats in a tree, so the parent can read one without hashing or constructing anything that a candidate chose.
+"""
+
+import json
+import os
+import struct
+from typing import Any, TypeAlias
+
+Tree: TypeAlias = Any
+"""An encoded value: None, bool, int, str, or a list whose first item is a tag."""
+
+EXACT_INT = 2**53
+SEQUENCE_TAGS: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z"}
+_LENGTH = struct.Struct(">I")
+
+
+class NotPlain(Exception):
+    """A value that has no encoding; the message says why, as the end of a sentence that starts with the value."""
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+# ------------------------------------------------------------------------------------------------------------- values
+
+
+class Encoder:
+    """Encodes values, up to a number of nodes and a nesting depth per value."""
+
+    def __init__(self, nodes: int, depth: int) -> None:
+        self._nodes = nodes
+        self._depth = depth
+        self._left = nodes
+
+    def encode(self, value: Any) -> Tree:
+        """The encoded tree of `value`.
+
+        Raises:
+            NotPlain: the value, or one inside it, is of another type, too deep or too large.
+        """
+        self._left = self._nodes
+        return self._encode(value, 0)
+
+    def _encode(self, value: Any, depth: int) -> Tree:
+        self._left -= 1
+        if self._left < 0:
+            raise NotPlain(f"has more than {self._nodes} parts")
+        if depth > self._depth:
+            raise NotPlain(f"nests deeper than {self._depth}")
+        kind = type(value)
+        if kind in SEQUENCE_TAGS:
+            self._expect(len(value))
+            return [SEQUENCE_TAGS[kind], *(self._encode(item, depth + 1) for item in value)]
+        if kind is dict:
+            self._expect(2 * len(value))
+            return ["d", *(self._encode(part, depth + 1) for pair in value.items() for part in pair)]
+        return _encode_scalar(value)
+
+    def _expect(self, items: int) -> None:
+        """Refuse a collection by its length, before any of it is copied."""
+        if items > self._left:
+            raise NotPlain(f"has more than {self._nodes} parts")
+
+
+def _encode_scalar(value: Any) -> Tree:
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:
+        return value if -EXACT_INT < value < EXACT_INT else ["i", hex(value)]
+    if kind is float:
+        return ["f", value.hex()]
+    if kind is complex:
+        return ["c", value.real.hex(), value.imag.hex()]
+    if kind is bytes:
+        return ["b", value.hex()]
+    raise NotPlain(f"is or holds an object of type {kind.__name__}")
+
+
+def decode(tree: Tree) -> Any:
+    """The value of an encoded tree, built anew. Only for trees from the trusted side: it constructs what it is told."""
+    if not isinstance(tree, list):
+        return tree
+    tag, *parts = tree
+    if tag == "i":
+        return int(parts[0], 16)
+    if tag == "f":
+        return float.fromhex(parts[0])
+    if tag == "c":
+        return complex(float.fromhex(parts[0]), float.fromhex(parts[1]))
+    if tag == "b":
+        return bytes.fromhex(parts[0])
+    values = [decode(part) for part in parts]
+    if tag == "d":
+        return dict(zip(values[::2], values[1::2], strict=True))
+    return {"l": list, "t": tuple, "s": set, "z": frozenset}[tag](values)
+
+
+# ------------------------------------------------------------------------------------------------------------- frames
+
+
+def frame(message: Any) -> bytes:
+    """A message as the bytes of one frame."""
+    body = json.dumps(message, separators=(",", ":")).encode("ascii")
+    return _LENGTH.pack(len(body)) + body
+
+
+def frame_length(header: bytes) -> int:
+    """The length of the body in bytes, from the four bytes before it."""
+    return int(_LENGTH.unpack(header)[0])
+
+
+HEADER_BYTES = _LENGTH.size
+
+
+def send(descriptor: int, data: bytes) -> None:
+    """Write all of `data`, waiting as long as it takes. For the inside; the parent has deadlines.
+
+    Raises:
+        Closed: nobody reads any more.
+    """
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError as error:
+        raise Closed from error
+
+
+def receive(descriptor: int) -> Any:
+    """Read one message, waiting as long as it takes. For the inside; the parent has deadlines.
+
+    Raises:
+        Closed: nobody writes any more.
+    """
+    return json.loads(_read(descriptor, frame_length(_read(descriptor, HEADER_BYTES))))
+
+
+def _read(descriptor: int, length: int) -> bytes:
+    parts = []
+    while length:
+        try:
+            part = os.read(descriptor, min(length, 1 << 20))
+        except OSError as error:
+            raise Closed from error
+        if not part:
+            raise Closed
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

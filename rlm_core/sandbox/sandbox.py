@@ -1,0 +1,148 @@
+"""A sandbox: one zygote, kept alive over many jobs, one job at a time."""
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from rlm_core.errors import InfrastructureFault, SandboxUnavailable
+from rlm_core.sandbox.backends import BACKENDS, Backend
+from rlm_core.sandbox.child import Deadline
+from rlm_core.sandbox.limits import Limits
+from rlm_core.sandbox.zygote import Zygote, ZygoteFault
+
+T = TypeVar("T")
+_ATTEMPTS = 2
+
+
+class Sandbox:
+    """Runs jobs of untrusted code. Open it with `open_sandbox`, close it or use it as a context manager.
+
+    One object serves one job at a time and makes other threads wait; threads that should not wait have one each.
+    """
+
+    def __init__(self, backend: Backend, limits: Limits, hash_seed: int) -> None:
+        """Start it, and see for ourselves that it holds.
+
+        Raises:
+            SandboxUnavailable: it cannot be had here; one line says what to do.
+        """
+        self.name = backend.title
+        """Name in verdicts: the layers that hold the code."""
+        self.limits = limits
+        self._backend = backend
+        self._hash_seed = hash_seed
+        self._lock = threading.Lock()
+        self._creator = os.getpid()
+        self._closed = False
+        self._zygote: Zygote | None = None
+        try:
+            self._start()
+            self.run(_check_that_it_holds)
+        except (ZygoteFault, InfrastructureFault) as fault:
+            self.close()
+            raise SandboxUnavailable(f"the {backend.name} sandbox does not work here: {fault}") from fault
+
+    def run(self, job: Callable[[Zygote], T]) -> T:
+        """Run a job, which gets the zygote to fork children from; children that it leaves are killed.
+
+        A zygote that fails is replaced and the job run once more, from its beginning.
+
+        Raises:
+            InfrastructureFault: it failed again. This says nothing about the code that was to be run.
+        """
+        assert os.getpid() == self._creator, "a sandbox belongs to the process that opened it"
+        with self._lock:
+            assert not self._closed, "this sandbox is closed"
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    return self._run_once(job)
+                except ZygoteFault as fault:
+                    if attempt == _ATTEMPTS:
+                        raise InfrastructureFault(f"{self.name}: {fault}") from fault
+            raise AssertionError("unreachable")
+
+    def _run_once(self, job: Callable[[Zygote], T]) -> T:
+        zygote = self._zygote or self._start()
+        try:
+            result = job(zygote)
+            zygote.end_all()
+        except BaseException:
+            # Also after an interrupt: a reply that nobody took would be taken for the answer to the next request.
+            self._zygote = None
+            zygote.close()
+            raise
+        return result
+
+    def _start(self) -> Zygote:
+        self._zygote = Zygote(self._backend, self.limits, self._hash_seed)
+        return self._zygote
+
+    def close(self) -> None:
+        """End every process of the sandbox. Does nothing the second time."""
+        with self._lock:
+            self._closed = True
+            if self._zygote is not None:
+                self._zygote.close()
+                self._zygote = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _check_that_it_holds(zygote: Zygote) -> None:
+    child = zygote.fork()
+    answer = child.ask("probe", Deadline(zygote.limits.zygote_s))
+    zygote.end(child)
+    if answer.kind != "probed":
+        raise ZygoteFault(f"its check ended as {answer.kind}")
+    if answer.payload != []:
+        raise ZygoteFault(f"inside it, {', '.join(map(str, answer.payload))} is possible")
+
+
+def open_sandbox(name: str = "auto", limits: Limits | None = None, hash_seed: int = 0) -> Sandbox:
+    """Open a sandbox.
+
+    Args:
+        name: one of the names that `available` lists, or "auto" for the strongest that works on this machine.
+        limits: what untrusted code may use; defaults to `Limits()`.
+        hash_seed: PYTHONHASHSEED inside, 0 to 4294967295. Code whose result depends on it is not deterministic.
+
+    Raises:
+        SandboxUnavailable: it cannot be had; one line says what to install. Nothing weaker is used in its place.
+    """
+    chosen = [backend for backend in BACKENDS if name in ("auto", backend.name)]
+    if not chosen:
+        known = ", ".join(backend.name for backend in BACKENDS)
+        raise SandboxUnavailable(f"there is no sandbox called {name!r}; there are: auto, {known}")
+    reasons = []
+    for backend in chosen:
+        reason = backend.missing()
+        try:
+            if reason is None:
+                return Sandbox(backend, limits or Limits(), hash_seed)
+        except SandboxUnavailable as error:
+            reason = str(error)
+        reasons.append(f"{backend.name}: {reason}")
+    raise SandboxUnavailable("no sandbox can be had here. " + "; ".join(reasons))
+
+
+def available() -> list[tuple[str, str | None]]:
+    """Every sandbox by name, strongest first, each with the reason why it cannot be had on this machine or None.
+
+    It opens each of them to find out, which takes a fraction of a second.
+    """
+    found: list[tuple[str, str | None]] = []
+    for backend in BACKENDS:
+        try:
+            open_sandbox(backend.name).close()
+            found.append((backend.name, None))
+        except SandboxUnavailable as error:
+            found.append((backend.name, str(error)))
+    return found

@@ -1,0 +1,113 @@
+"""One piece of code under examination: loaded once, called many times, loaded again when its child was lost."""
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rlm_core.sandbox.child import Answer, Child, Deadline
+from rlm_core.sandbox.inside.wire import Tree
+from rlm_core.sandbox.zygote import End, Zygote
+
+_FREE_S = 0.02
+"""For so long a request runs before its CPU time is looked at: most are answered by then and cost no look."""
+_SLACK = 0.98
+"""Share of the allowed CPU at which it counts as used up; without it the last moments would be many tiny waits."""
+_SLEEPER_SHARE = 0.5
+"""A request that ran into its backstop with less than this share of its CPU time was sleeping, not working."""
+
+
+class CpuDeadline(Deadline):
+    """A request's limit: seconds of CPU time of its child, and a longer time on the wall clock as the backstop.
+
+    On a busy machine a process that was given half a processor is not judged slow; code that sleeps is still stopped.
+    """
+
+    def __init__(self, zygote: Zygote, child: Child, cpu_s: float, backstop_s: float) -> None:
+        super().__init__(min(_FREE_S, backstop_s))
+        self._cpu_of_child: Callable[[], float] = lambda: zygote.cpu_s(child)
+        self._cpu_s = cpu_s
+        self._backstop = time.monotonic() + backstop_s
+        self._at_start: float | None = None
+        self.used_s = 0.0
+        """CPU seconds that the request had used when last looked at."""
+
+    def left_s(self) -> float:
+        """Seconds until the next look at the CPU time, more than 0.
+
+        Raises:
+            TimeoutError: the CPU time is used up, or the backstop has passed.
+        """
+        now = time.monotonic()
+        if now >= self._until:
+            cpu = self._cpu_of_child()
+            self._at_start = cpu if self._at_start is None else self._at_start
+            self.used_s = cpu - self._at_start
+            if now >= self._backstop or self.used_s >= _SLACK * self._cpu_s:
+                raise TimeoutError
+            self._until = min(self._backstop, now + self._cpu_s - self.used_s)
+        return max(self._until - now, 1e-6)
+
+
+class Session:
+    """Loads code and calls its entry point, each request within its own limit and all of them within `total_s`."""
+
+    def __init__(self, zygote: Zygote, code: str, entry_point: str) -> None:
+        self._zygote = zygote
+        self._code = code
+        self._entry_point = entry_point
+        self._limits = zygote.limits
+        self._end_of_time = time.monotonic() + self._limits.total_s
+        self._child: Child | None = None
+        self._replacements = self._limits.respawns
+        self._patience = self._limits.patience
+        self.output = ""
+        """What the code has printed so far, in all its children; cut to `output_kb`."""
+
+    def load(self) -> Answer:
+        """Load the code into a new child: "loaded", "missing" (no such function), "raised", or lost."""
+        self._child = self._zygote.fork()
+        return self._ask("load", self._limits.load_s, code=self._code, entry_point=self._entry_point)
+
+    def call(self, arguments: Tree) -> Answer:
+        """Call the entry point with encoded arguments: "returned", "unplain", "raised", lost, or "not_run"."""
+        if self._child is None:
+            if self._replacements == 0:
+                return Answer("not_run", "its process was lost too often")
+            self._replacements -= 1
+            again = self.load()
+            if again.kind != "loaded":
+                self._replacements = 0
+                return Answer("not_run", "it did not load a second time")
+        return self._ask("call", self._limits.case_s, arguments=arguments)
+
+    def _ask(self, do: str, cpu_s: float, **fields: Any) -> Answer:
+        assert self._child is not None
+        left_s = self._end_of_time - time.monotonic()
+        if left_s <= 0:
+            return Answer("not_run", "no time was left")
+        deadline = CpuDeadline(self._zygote, self._child, cpu_s, min(cpu_s * self._patience, left_s))
+        answer = self._child.ask(do, deadline, **fields)
+        if isinstance(answer.output, str):
+            self.output = (self.output + answer.output)[: self._limits.output_kb << 10]
+        if answer.kind == "timeout" and deadline.used_s < _SLEEPER_SHARE * cpu_s:
+            self._patience = 1  # it has shown that it sleeps, and waiting for that once is enough
+        return self._explain(answer) if answer.lost else answer
+
+    def _explain(self, answer: Answer) -> Answer:
+        """Give up the child, and say for a crash how it ended."""
+        assert self._child is not None
+        end = self._zygote.end(self._child)
+        self._child = None
+        if answer.kind != "crashed":
+            return answer
+        return Answer("timeout") if end.cpu_s >= self._limits.cpu_s else Answer("crashed", _describe(end))
+
+
+def _describe(end: End) -> str:
+    if end.status >= 0:
+        return f"its process ended with status {end.status}"
+    try:
+        return f"its process was ended by {signal.Signals(-end.status).name}"
+    except ValueError:
+        return f"its process was ended by signal {-end.status}"

@@ -1,0 +1,94 @@
+"""Problem files: YAML or JSON lists and JSON Lines, for training, for exams and for judging one answer by hand.
+
+A name is a path, or `bank:train`, `bank:benchmark`, `bank:holdout` for the problems that ship with the package.
+"""
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import ValidationError
+
+from rlm_core.errors import ProblemError
+from rlm_core.files import first_reason
+from rlm_core.records import Problem
+from rlm_core.seeds import derive_seed
+
+BANK_PREFIX = "bank:"
+
+
+def read_problems(name: str) -> list[Problem]:
+    """The problems of a file or of a part of the bank, in the order of the file.
+
+    Raises:
+        ProblemError: the file is missing, empty, malformed, or holds a problem twice.
+    """
+    path = _path_of(name)
+    problems = [_problem(name, place, content) for place, content in _entries(name, path)]
+    if not problems:
+        raise ProblemError(f"{name}: holds no problems")
+    seen: dict[str, Problem] = {}
+    for problem in problems:
+        if problem.id in seen:
+            raise ProblemError(f"{name}: {problem.entry_point} is there twice")
+        seen[problem.id] = problem
+    return problems
+
+
+def bank_order(problems: Sequence[Problem], seed: int, iteration: int, wanted: int) -> list[Problem]:
+    """The bank in the order in which an iteration uses it.
+
+    The bank is shuffled once per project and walked through in steps of `wanted`, so that every problem comes up before
+    one comes up again.
+    """
+    shuffled = [problems[i] for i in np.random.default_rng(derive_seed(seed, "bank")).permutation(len(problems))]
+    start = (iteration - 1) * wanted % len(shuffled)
+    return shuffled[start:] + shuffled[:start]
+
+
+def _path_of(name: str) -> Path:
+    if not name.startswith(BANK_PREFIX):
+        return Path(name).expanduser()
+    bank = Path(str(resources.files("rlm_core") / "bank"))
+    path = bank / f"{name.removeprefix(BANK_PREFIX)}.yaml"
+    if path.parent != bank or not path.is_file():
+        parts = ", ".join(sorted(BANK_PREFIX + file.stem for file in bank.glob("*.yaml")))
+        raise ProblemError(f"{name}: no such part of the bank; there are {parts}")
+    return path
+
+
+def _entries(name: str, path: Path) -> list[tuple[str, Any]]:
+    """The file's raw entries, each with its place in the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(f"{name}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{name}: is not UTF-8 text") from error
+    try:
+        if path.suffix == ".jsonl":
+            lines = enumerate(text.splitlines(), 1)
+            return [(f"line {number}", json.loads(line)) for number, line in lines if line.strip()]
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_loader())
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ProblemError(f"{name}: is malformed: {' '.join(str(error).split())}") from error
+    if content is None:
+        return []
+    entries = content if isinstance(content, list) else [content]
+    return [(f"problem {number}", entry) for number, entry in enumerate(entries, 1)]
+
+
+def _problem(name: str, place: str, content: Any) -> Problem:
+    try:
+        # By way of JSON, so that only JSON's types come through whatever the file's format was.
+        return Problem.model_validate_json(json.dumps(content, allow_nan=False))
+    except (ValidationError, TypeError, ValueError) as error:
+        raise ProblemError(f"{name}: {place}: {first_reason(error)}") from error
+
+
+def _loader() -> Any:
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

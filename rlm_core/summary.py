@@ -1,0 +1,164 @@
+"""An iteration in figures: what happened, per problem and in all."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlm_core.ledger import ProblemOutcome
+from rlm_core.records import Problem, Record, Rejection, Rollout, Verdict
+from rlm_core.train import TrainReport
+
+
+class ProblemMetrics(Record):
+    """How one problem's group of rollouts did."""
+
+    problem_id: str
+    entry_point: str
+    source: str
+    rollouts: int
+    passed: int
+    reward_mean: float
+    reward_std: float
+    answer_tokens_mean: float
+    verify_latency_mean_s: float
+
+
+class Latency(Record):
+    """Seconds per verification."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+class Summary(Record):
+    """One iteration in figures."""
+
+    iteration: int
+    policy: str
+    """The policy that answered: `base` or the SHA-256 of the incumbent adapter."""
+    problems_by_source: dict[str, int]
+    rejections_by_rule: dict[str, int]
+    rollouts: int
+    passed: int
+    infrastructure_faults: int
+    pass_rate: float
+    reward_mean: float
+    rollout_tokens: int
+    rollout_tokens_per_s: float
+    truncated_share: float
+    sandbox: str
+    verify_latency: Latency
+    trained_steps: int
+    trained_tokens: int
+    useful_groups: int
+    train_s: float
+    duration_s: float
+
+
+def summarise(
+    iteration: int,
+    policy: str,
+    problems: Sequence[Problem],
+    rejections: Sequence[Rejection],
+    rollouts: Sequence[Rollout],
+    verdicts: Sequence[Verdict],
+    trained: TrainReport,
+    rollout_s: float,
+    duration_s: float,
+) -> Summary:
+    """The figures of a whole iteration."""
+    judged = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
+    tokens = sum(len(rollout.tokens) for rollout in rollouts)
+    passed = sum(verdict.passed for verdict in judged)
+    return Summary(
+        iteration=iteration,
+        policy=policy,
+        problems_by_source=dict(Counter(problem.provenance.source for problem in problems)),
+        rejections_by_rule=dict(Counter(rejection.rule for rejection in rejections)),
+        rollouts=len(rollouts),
+        passed=passed,
+        infrastructure_faults=len(verdicts) - len(judged),
+        pass_rate=passed / max(1, len(judged)),
+        reward_mean=_mean([verdict.reward for verdict in judged]),
+        rollout_tokens=tokens,
+        rollout_tokens_per_s=tokens / max(rollout_s, 1e-9),
+        truncated_share=_mean([rollout.finish_reason == "length" for rollout in rollouts]),
+        sandbox=next((verdict.sandbox for verdict in verdicts if verdict.sandbox != "none"), "none"),
+        verify_latency=_latency([verdict.latency_s for verdict in judged]),
+        trained_steps=trained.steps,
+        trained_tokens=trained.tokens,
+        useful_groups=trained.useful_groups,
+        train_s=trained.duration_s,
+        duration_s=duration_s,
+    )
+
+
+def problem_metrics(
+    problems: Sequence[Problem], rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
+) -> list[ProblemMetrics]:
+    """Figures of each problem, in the order of the problems."""
+    by_problem = _by_problem(verdicts)
+    lengths = defaultdict(list)
+    for rollout in rollouts:
+        lengths[rollout.problem_id].append(len(rollout.tokens))
+    return [
+        ProblemMetrics(
+            problem_id=problem.id,
+            entry_point=problem.entry_point,
+            source=problem.provenance.source,
+            rollouts=len(by_problem[problem.id]),
+            passed=sum(verdict.passed for verdict in by_problem[problem.id]),
+            reward_mean=_mean([verdict.reward for verdict in by_problem[problem.id]]),
+            reward_std=float(np.std([verdict.reward for verdict in by_problem[problem.id]] or [0.0])),
+            answer_tokens_mean=_mean(lengths[problem.id]),
+            verify_latency_mean_s=_mean([verdict.latency_s for verdict in by_problem[problem.id]]),
+        )
+        for problem in problems
+    ]
+
+
+def outcomes(
+    problems: Sequence[Problem], rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
+) -> list[ProblemOutcome]:
+    """What the ledger keeps of each problem: its measured pass rate, and its shortest answer that passed."""
+    by_problem = _by_problem(verdicts)
+    passed_ids = {verdict.rollout_id for verdict in verdicts if verdict.passed}
+    shortest: dict[str, Rollout] = {}
+    for rollout in sorted(rollouts, key=lambda rollout: len(rollout.tokens)):
+        if rollout.id in passed_ids:
+            shortest.setdefault(rollout.problem_id, rollout)
+    result = []
+    for problem in problems:
+        answer = shortest.get(problem.id)
+        result.append(
+            ProblemOutcome(
+                problem=problem,
+                rollouts=len(by_problem[problem.id]),
+                passed=sum(verdict.passed for verdict in by_problem[problem.id]),
+                passed_rollout_id=answer.id if answer else None,
+                passed_text=answer.text if answer else None,
+            )
+        )
+    return result
+
+
+def _by_problem(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    grouped: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.status != "infrastructure":
+            grouped[verdict.problem_id].append(verdict)
+    return grouped
+
+
+def _latency(seconds: Sequence[float]) -> Latency:
+    values = np.array(seconds or [0.0])
+    p50, p90, p99 = (float(value) for value in np.percentile(values, [50, 90, 99]))
+    return Latency(mean=float(values.mean()), p50=p50, p90=p90, p99=p99, max=float(values.max()))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0

@@ -1,0 +1,24 @@
+"""The mutate stage as a task."""
+
+from pathlib import Path
+
+from rlm_core import mutate as core
+from rlm_core.config import GenerateSection, MutateSection
+from rlm_core.records import PolicyRef, StageResult
+from tasks.stage import results_of, stage_task
+
+
+@stage_task(version=1, description="The model varies problems.")
+def mutate(
+    directory: str,
+    incumbent: PolicyRef,
+    proposals: dict,
+    generate: GenerateSection,
+    section: MutateSection,
+    project_seed: int,
+    iteration: int,
+) -> StageResult:
+    offered = results_of(proposals).files["problems"]
+    return core.run(
+        Path(directory), incumbent, offered, generate.bank, generate.problems, section, project_seed, iteration
+    )

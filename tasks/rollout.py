@@ -1,0 +1,15 @@
+"""The rollout stage as a task, one shard at a time."""
+
+from pathlib import Path
+
+from rlm_core import rollout as core
+from rlm_core.config import RolloutSection
+from rlm_core.records import PolicyRef, StageResult
+from tasks.stage import results_of, stage_task
+
+
+@stage_task(version=1, description="The policy answers one shard of problems, G times each.")
+def rollout(
+    directory: str, incumbent: PolicyRef, problems: dict, shard: int, section: RolloutSection, seed: int
+) -> StageResult:
+    return core.run(Path(directory), incumbent, results_of(problems).files["problems"], shard, section, seed)

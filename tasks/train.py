@@ -1,0 +1,33 @@
+"""The train stage as a task."""
+
+from pathlib import Path
+
+from rlm_core import train as core
+from rlm_core.config import TrainSection
+from rlm_core.records import PolicyRef, StageResult
+from tasks.stage import results_of, stage_task
+
+
+@stage_task(version=1, description="A candidate is trained from the incumbent.")
+def train(
+    directory: str,
+    incumbent: PolicyRef,
+    rollouts: list[dict],
+    verdicts: list[dict],
+    section: TrainSection,
+    max_failed_share: float,
+    temperature: float,
+    seed: int,
+    iteration: int,
+) -> StageResult:
+    return core.run(
+        Path(directory),
+        incumbent,
+        [results_of(shard).files["rollouts"] for shard in rollouts],
+        [results_of(shard).files["verdicts"] for shard in verdicts],
+        section,
+        max_failed_share,
+        temperature,
+        seed,
+        iteration,
+    )

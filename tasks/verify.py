@@ -1,0 +1,14 @@
+"""The verify stage as a task, one shard at a time."""
+
+from pathlib import Path
+
+from rlm_core import verify as core
+from rlm_core.config import VerifySection
+from rlm_core.records import StageResult
+from tasks.stage import results_of, stage_task
+
+
+@stage_task(version=1, description="A shard's answers run against their cases in a sandbox.")
+def verify(directory: str, problems: dict, rollouts: dict, section: VerifySection) -> StageResult:
+    asked, answers = results_of(problems).files["problems"], results_of(rollouts).files["rollouts"]
+    return core.run(Path(directory), asked, answers, section)
