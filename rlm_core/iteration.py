@@ -1,7 +1,7 @@
 """The frame of an iteration: what it starts from, and how it ends."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,26 +55,39 @@ class Iteration(Record):
         return None if adapter is None else self.base.model_copy(update={"adapter": AdapterRef.model_validate(adapter)})
 
 
-def begin(config: Config) -> Iteration:
-    """Check everything that an iteration needs, before any work is done, and give it its number and directory.
+def check(config: Config, say: Callable[[str], None] = lambda _: None) -> PolicyRef:
+    """Check all that an iteration needs from outside the project, before any work is done; the base policy.
 
-    The caller holds the project (`Project.held`). A run that did not reach its gate has the same number again.
+    Args:
+        say: called with a line about each slow step, such as fetching the default model.
 
     Raises:
-        UsageError: a suite, the bank, the base model or the adapter is not usable.
+        UsageError: a suite, the bank or the base model is not usable.
         SandboxUnavailable: the configured sandbox cannot be had.
-        LedgerError: the ledger cannot be used.
     """
     for name in (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout):
         read_problems(name)
     open_sandbox(config.verify.sandbox, config.verify.limits).close()
-    path = base_path(config.model.base)
-    base = PolicyRef(base=config.model.base, fingerprint=fingerprint(path))
+    path = base_path(config.model.base, say)
+    if config.model.adapter:
+        check_adapter(config.model.base, read_adapter(config.model.adapter))
+    return PolicyRef(base=config.model.base, fingerprint=fingerprint(path))
+
+
+def begin(config: Config) -> Iteration:
+    """Check what an iteration needs and give it its number and directory.
+
+    The caller holds the project (`Project.held`). A run that did not reach its gate has the same number again.
+
+    Raises:
+        UsageError, SandboxUnavailable: as `check`; or the project is about another base model.
+        AdapterError: the incumbent is damaged or was made for another base.
+        LedgerError: the ledger cannot be used.
+    """
+    base = check(config)
     project = Project(Path(config.project).absolute())
     with open_ledger(project.ledger) as ledger:
         first = read_adapter(config.model.adapter) if config.model.adapter and not ledger.base() else None
-        if first is not None:
-            check_adapter(config.model.base, first)
         ledger.begin(Base(name=base.base, fingerprint=base.fingerprint), first)
         number, adapter = ledger.next_iteration(), ledger.incumbent()
     if adapter is not None:

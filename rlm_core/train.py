@@ -316,7 +316,11 @@ class Trainer:
             write_jsonl(self.directory / "metrics.jsonl", metrics)
             self._write_checkpoint(metrics)
             progress.report(
-                "train", number + 1, len(steps), tokens=sum(m.tokens for m in metrics), loss=metrics[-1].loss
+                "train",
+                number + 1,
+                len(steps),
+                tokens=sum(step.tokens for step in metrics),
+                seconds=sum(step.duration_s for step in metrics),
             )
         self.policy.model.eval()
         return metrics

@@ -74,7 +74,7 @@ def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
         ProblemError: a case cannot be run: too large, too deep, or it expects an exception that does not exist.
         InfrastructureFault: the sandbox failed, twice; this says nothing about the answer.
     """
-    encoder = Encoder(sandbox.limits.nodes, sandbox.limits.depth)
+    encoder = _encoder(sandbox.limits)
     arguments = [_encode(encoder, number, "input", case.input) for number, case in enumerate(problem.cases, 1)]
     expected = [_expected(encoder, number, case) for number, case in enumerate(problem.cases, 1)]
 
@@ -102,7 +102,7 @@ def run_cases(
     Raises:
         InfrastructureFault: the sandbox failed, twice.
     """
-    encoder = Encoder(sandbox.limits.nodes, sandbox.limits.depth)
+    encoder = _encoder(sandbox.limits)
     arguments: list[Tree | Unusable] = []
     for each in inputs:
         try:
@@ -123,6 +123,10 @@ def run_cases(
 
 
 # ------------------------------------------------------------------------------------------------------- preparation
+
+
+def _encoder(limits: Limits) -> Encoder:
+    return Encoder(limits.nodes, limits.depth, limits.frame_mb)
 
 
 def _encode(encoder: Encoder, number: int, what: str, value: JsonValue) -> Tree:

@@ -65,8 +65,8 @@ class Child:
 
     def __init__(self, descriptor: int, limits: dict[str, Any]) -> None:
         self._descriptor = descriptor
-        self._encoder = wire.Encoder(limits["nodes"], limits["depth"])
-        self._frame_bytes = limits["frame_mb"] << 20
+        self._encoder = wire.Encoder(limits["nodes"], limits["depth"], limits["frame_mb"])
+        self._frame_mb = limits["frame_mb"]
         self._text_chars = limits["text_chars"]
         self._output = _Bounded(limits["output_kb"] << 10)
         self._stream = io.TextIOWrapper(io.BufferedWriter(self._output), "utf-8", "backslashreplace")
@@ -125,8 +125,8 @@ class Child:
 
     def _answer(self, nonce: str, kind: str, payload: Any) -> None:
         data = wire.frame([nonce, kind, payload, self._take_output()])
-        if len(data) > self._frame_bytes:
-            data = wire.frame([nonce, "unplain", f"is larger than {self._frame_bytes >> 20} MB", ""])
+        if len(data) > self._frame_mb << 20:
+            data = wire.frame([nonce, "unplain", f"is larger than {self._frame_mb} MB", ""])
         wire.send(self._descriptor, data)
 
     def _take_output(self) -> str:

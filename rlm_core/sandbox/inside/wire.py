@@ -39,12 +39,14 @@ class Closed(Exception):
 
 
 class Encoder:
-    """Encodes values, up to a number of nodes and a nesting depth per value."""
+    """Encodes values up to a number of nodes, a nesting depth, and a size of the text and numbers in them, per value."""
 
-    def __init__(self, nodes: int, depth: int) -> None:
+    def __init__(self, nodes: int, depth: int, size_mb: int) -> None:
         self._nodes = nodes
         self._depth = depth
-        self._left = nodes
+        self._size_mb = size_mb
+        self._nodes_left = 0
+        self._bytes_left = 0
 
     def encode(self, value: Any) -> Tree:
         """The encoded tree of `value`.
@@ -52,13 +54,13 @@ class Encoder:
         Raises:
             NotPlain: the value, or one inside it, is of another type, too deep or too large.
         """
-        self._left = self._nodes
+        self._nodes_left = self._nodes
+        self._bytes_left = self._size_mb << 20
         return self._encode(value, 0)
 
     def _encode(self, value: Any, depth: int) -> Tree:
-        self._left -= 1
-        if self._left < 0:
-            raise NotPlain(f"has more than {self._nodes} parts")
+        self._expect(1)
+        self._nodes_left -= 1
         if depth > self._depth:
             raise NotPlain(f"nests deeper than {self._depth}")
         kind = type(value)
@@ -68,12 +70,20 @@ class Encoder:
         if kind is dict:
             self._expect(2 * len(value))
             return ["d", *(self._encode(part, depth + 1) for pair in value.items() for part in pair)]
+        if kind in (str, bytes, int):
+            self._weigh(value)
         return _encode_scalar(value)
 
     def _expect(self, items: int) -> None:
         """Refuse a collection by its length, before any of it is copied."""
-        if items > self._left:
+        if items > self._nodes_left:
             raise NotPlain(f"has more than {self._nodes} parts")
+
+    def _weigh(self, value: Any) -> None:
+        """Refuse a large scalar by its size, before it is copied."""
+        self._bytes_left -= value.bit_length() // 4 if isinstance(value, int) else len(value)
+        if self._bytes_left < 0:
+            raise NotPlain(f"is larger than {self._size_mb} MB")
 
 
 def _encode_scalar(value: Any) -> Tree:

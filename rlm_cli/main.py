@@ -1,0 +1,89 @@
+"""`rlm`: run iterations, look at a project, check the machine."""
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlm_cli import show
+from rlm_cli.doctor import examine_machine
+from rlm_cli.embedded import run_iteration
+from rlm_core.config import load_config
+from rlm_core.errors import RlmError
+from rlm_core.ledger import open_ledger
+from rlm_core.project import Project
+
+DEFAULT_CONFIG = "configs/quick.yaml"
+
+app = typer.Typer(
+    name="rlm",
+    help="Self-play reinforcement learning of small code models, as Prefect flows.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The project's settings, a YAML file.")]
+
+
+@app.command()
+def run(
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    iterations: Annotated[int, typer.Option("--iterations", "-n", min=1, help="How many to run, one after another.")] = 1,
+) -> None:
+    """Run the next iteration: it starts from the adapter that was last accepted.
+
+    An iteration that was interrupted is continued from what it had finished.
+    """
+    project = Project(Path(load_config(config).project))
+    for _ in range(iterations):
+        show.outcome(run_iteration(config), project)
+
+
+@app.command()
+def status(config: ConfigOption = Path(DEFAULT_CONFIG)) -> None:
+    """Show where a project stands: its incumbent, its best score, the iteration to come."""
+    project = Project(Path(load_config(config).project))
+    with open_ledger(project.ledger, create=False) as ledger:
+        show.status(project, ledger)
+
+
+@app.command()
+def history(
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per iteration.")] = False,
+) -> None:
+    """List the finished iterations with their scores and decisions."""
+    project = Project(Path(load_config(config).project))
+    with open_ledger(project.ledger, create=False) as ledger:
+        show.history(ledger, as_json)
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: the BLAS under MLX, the compiler, the sandboxes, the default model. Exits 1 on a failure."""
+    raise typer.Exit(examine_machine())
+
+
+def main() -> None:
+    """Run the command; an error that a person can do something about is one line and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except RlmError as error:
+        _end(f"rlm: {error}", error.exit_code)
+    except typer.TyperException as error:
+        _end(f"rlm: {getattr(error, 'message', error)}", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        _end("rlm: stopped; the next run continues from what was finished", 130)
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+    except Exception:
+        traceback.print_exc()
+        _end("rlm: this is a bug in rlm-flows; please report it with the lines above", 70)
+
+
+def _end(line: str, code: int) -> None:
+    print(line, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,119 @@
+"""What the commands print: an iteration's outcome, a project's state, its history."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rlm_core.ledger import Ledger
+from rlm_core.project import Project
+from rlm_core.records import GateDecision, SuiteComparison
+from rlm_core.summary import Summary
+
+_console = Console(highlight=False)
+
+
+def outcome(result: Mapping[str, Any], project: Project) -> None:
+    """The summary at the end of an iteration."""
+    summary = Summary.model_validate(result["summary"])
+    decision = GateDecision.model_validate(result["decision"])
+    kept, refused = summary.problems_by_source, summary.rejections_by_rule
+    rows = {
+        "problems": f"{sum(kept.values())} kept ({_listed(kept)}), {sum(refused.values())} rejected ({_listed(refused)})",
+        "rollouts": (
+            f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
+            f"{summary.rollout_tokens} tokens at {summary.rollout_tokens_per_s:.0f} tokens/s, "
+            f"{summary.truncated_share:.0%} cut off"
+        ),
+        "verified": (
+            f"in {summary.sandbox}, {summary.verify_latency.p50 * 1e3:.0f} ms each (median), "
+            f"{summary.infrastructure_faults} faults"
+        ),
+        "trained": (
+            f"{summary.trained_steps} steps on {summary.trained_tokens} tokens from {summary.useful_groups} useful groups "
+            f"in {summary.train_s:.0f} s"
+        ),
+    }
+    for name, comparison in (("benchmark", decision.benchmark), ("holdout", decision.holdout)):
+        if comparison is not None:
+            rows[name] = _compared(comparison)
+    rows["gate"] = f"[bold]{'accepted' if decision.accepted else 'rejected'}[/] ({decision.rule}): {decision.reason}"
+    rows["files"] = str(_shown(project.run(summary.iteration)))
+    rows["time"] = f"{result['seconds'] / 60:.1f} minutes"
+    _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
+    _print_rows(rows)
+
+
+def status(project: Project, ledger: Ledger) -> None:
+    """Where a project stands."""
+    past, incumbent, base = ledger.past_scores(), ledger.incumbent(), ledger.base()
+    history = ledger.history()
+    _print_rows(
+        {
+            "project": str(project.root),
+            "base model": base.name if base else "none yet",
+            "incumbent": f"{incumbent.path} ({incumbent.sha256[:12]})" if incumbent else "the base model itself",
+            "iterations": f"{len(history)} finished, {sum(i.decision.accepted for i in history)} accepted",
+            "best score": "none accepted yet" if past.best is None else f"{past.best:.3f} on the benchmark",
+            "corpus": f"{ledger.corpus_size()} passed answers",
+            "next": f"iteration {ledger.next_iteration()}",
+        }
+    )
+
+
+def history(ledger: Ledger, as_json: bool) -> None:
+    """The finished iterations, as a table or as JSON Lines."""
+    if as_json:
+        for iteration in ledger.history():
+            print(json.dumps(iteration.model_dump(mode="json")))
+        return
+    table = Table("iteration", "ended", "pass rate", "benchmark", "holdout", "decision", "reason")
+    for iteration in ledger.history():
+        decision = iteration.decision
+        table.add_row(
+            str(iteration.number),
+            iteration.ended,
+            f"{iteration.summary['pass_rate']:.1%}",
+            _scores(decision.benchmark),
+            _scores(decision.holdout),
+            "accepted" if decision.accepted else "rejected",
+            decision.reason,
+        )
+    _console.print(table)
+
+
+def _print_rows(rows: Mapping[str, str]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, text in rows.items():
+        table.add_row(name, text)
+    _console.print(table)
+
+
+def _compared(comparison: SuiteComparison) -> str:
+    low, high = comparison.interval
+    return (
+        f"{comparison.incumbent:.3f} incumbent → {comparison.candidate:.3f} candidate "
+        f"({comparison.difference:+.3f}, interval {low:+.3f} to {high:+.3f}, p = {comparison.p_value:.4f}; "
+        f"better on {comparison.better} problems, worse on {comparison.worse})"
+    )
+
+
+def _scores(comparison: SuiteComparison | None) -> str:
+    return "–" if comparison is None else f"{comparison.incumbent:.3f} → {comparison.candidate:.3f}"
+
+
+def _policy(name: str) -> str:
+    return "the base model" if name == "base" else f"adapter {name[:12]}"
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _shown(path: Path) -> Path:
+    """Relative to where the person is, when that is shorter."""
+    path = path.absolute()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

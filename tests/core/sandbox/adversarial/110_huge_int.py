@@ -1,0 +1,1 @@
+def solve(n): return 1 << 400_000_000

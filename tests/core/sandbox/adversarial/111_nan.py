@@ -1,0 +1,1 @@
+def solve(n): return float('nan')

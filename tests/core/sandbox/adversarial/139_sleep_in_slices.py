@@ -1,0 +1,3 @@
+import time
+def solve(n):
+    while True: time.sleep(0.001)

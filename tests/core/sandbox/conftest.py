@@ -1,0 +1,151 @@
+"""Sandboxes for the tests, and the canaries that show whether something got out of one."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlm_core.records import Case, Problem
+from rlm_core.sandbox import Limits, Sandbox, available, open_sandbox
+
+SHORT = Limits(load_s=1.0, case_s=0.2, patience=2, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
+"""Limits under which a candidate that hangs costs a test less than a second."""
+
+_REASONS = dict(available())
+
+each_sandbox = pytest.mark.parametrize(
+    "sandbox_name",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
+        for name, reason in _REASONS.items()
+    ],
+)
+"""Runs a test in every sandbox that this machine has."""
+
+
+@pytest.fixture(scope="session")
+def factorial() -> Problem:
+    """The problem of the adversarial candidates."""
+    cases = (Case(input=[0], expected=1), Case(input=[5], expected=120), Case(input=[7], expected=5040))
+    return Problem(prompt="Write solve(n) that returns n!", entry_point="solve", cases=cases)
+
+
+class Canaries:
+    """Things outside the sandbox that a candidate may reach for, and what became of them."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.chmod(0o777)
+        self.directory = directory
+        self.target = directory / "target.txt"
+        self.target.write_text("intact")
+        self.target.chmod(0o666)
+        key = directory / "home" / ".ssh" / "id_rsa"
+        key.parent.mkdir(parents=True)
+        key.write_text("CANARY-SSH")
+        self.home = directory / "home"
+        self.contacts: list[str] = []
+        self.abstract = f"rlm_canary_{os.getpid()}"
+        self._sockets = [
+            self._listen("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            self._listen("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            self._listen("path", socket.AF_UNIX, socket.SOCK_STREAM, str(directory / "host.sock")),
+            self._listen("abstract", socket.AF_UNIX, socket.SOCK_STREAM, "\0" + self.abstract),
+        ]
+        (directory / "host.sock").chmod(0o777)
+        self._before = self._state()
+
+    def _listen(self, name: str, family: int, kind: int, address: object) -> socket.socket:
+        listener = socket.socket(family, kind)
+        listener.bind(address)  # type: ignore[arg-type]
+        if kind == socket.SOCK_STREAM:
+            listener.listen()
+
+        def watch() -> None:
+            try:
+                if kind == socket.SOCK_STREAM:
+                    listener.accept()[0].close()
+                else:
+                    listener.recv(1)
+                self.contacts.append(name)
+            except OSError:
+                pass
+
+        threading.Thread(target=watch, daemon=True).start()
+        return listener
+
+    def aim(self, code: str) -> str:
+        """The candidate's code with the canaries' addresses of this run in the place of the documented ones."""
+        tcp, udp = (listener.getsockname()[1] for listener in self._sockets[:2])
+        unique = self.directory.name + str(os.getpid())
+        for old, new in (
+            ("/var/tmp/rlm_canary", f"/var/tmp/{unique}"),
+            ("/dev/shm/rlm_canary", f"/dev/shm/{unique}"),
+            ("/tmp/rlm_canary_state", f"/tmp/{unique}_state"),
+            ("/tmp/rlm_canary", str(self.directory)),
+            ("rlm_canary_abstract", self.abstract),
+            ("48123", str(tcp)),
+            ("48124", str(udp)),
+        ):
+            code = code.replace(old, new)
+        return code
+
+    def _state(self) -> list[object]:
+        """Everything that a candidate could have changed."""
+        files = sorted(self.directory.rglob("*"))
+        outside = [*Path("/var/tmp").glob("*canar*"), *Path("/dev/shm").glob("*canar*"), *Path("/tmp").glob("*_state")]
+        status = self.target.stat()
+        mode_owner_time = (status.st_mode, status.st_uid, status.st_mtime_ns, status.st_nlink)
+        return [files, outside, mode_owner_time, self.target.read_text(), os.listxattr(self.target)]
+
+    def check(self) -> None:
+        """Nothing was touched."""
+        assert self.contacts == []
+        assert self._state() == self._before
+
+    def close(self) -> None:
+        for listener in self._sockets:
+            listener.close()
+
+
+@pytest.fixture(scope="session")
+def canaries() -> Iterator[Canaries]:
+    import tempfile
+
+    # Not pytest's own directory, which only its owner may enter: the sandbox has to do the work.
+    with tempfile.TemporaryDirectory(prefix="canaries", dir="/tmp") as directory:
+        canaries = Canaries(Path(directory))
+        yield canaries
+        canaries.close()
+
+
+@pytest.fixture(scope="module")
+def sandboxes(canaries: Canaries) -> Iterator[dict[str, Sandbox]]:
+    """One sandbox of each kind for a module, opened with secrets in the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "CANARY-AWS-7f3a")
+        patch.setenv("HOME", str(canaries.home))
+        opened = {name: open_sandbox(name, SHORT) for name, reason in _REASONS.items() if reason is None}
+    yield opened
+    for sandbox in opened.values():
+        sandbox.close()
+
+
+@pytest.fixture
+def sandbox(sandboxes: dict[str, Sandbox], sandbox_name: str) -> Sandbox:
+    return sandboxes[sandbox_name]
+
+
+def processes_of_session(session: int) -> set[int]:
+    """Ids of the processes of a session, zombies aside; a candidate cannot leave the one that its zygote is in."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _parent, _group, of_session = path.read_text().rpartition(")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if int(of_session) == session and state != "Z":
+            found.add(int(path.parent.name))
+    return found

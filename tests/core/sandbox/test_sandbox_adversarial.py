@@ -1,0 +1,50 @@
+"""No candidate is paid without doing the work, none that does the work goes unpaid, and none touches the outside."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rlm_core.records import Problem
+from rlm_core.sandbox import Sandbox
+from rlm_core.verifiers.cases import judge_cases
+
+from .candidates import CANDIDATES, Must
+from .conftest import Canaries, each_sandbox, processes_of_session
+
+DIRECTORY = Path(__file__).with_name("adversarial")
+LONGEST_S = 4.0
+
+
+def test_the_table_names_every_candidate() -> None:
+    assert {path.stem for path in DIRECTORY.glob("*.py")} == set(CANDIDATES)
+
+
+@each_sandbox
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: Problem) -> None:
+    must = CANDIDATES[name]
+    if must.threads_counted and os.geteuid() != 0 and sandbox.name.startswith("landlock"):
+        pytest.skip("threads are not counted in this sandbox without root; see docs/sandbox.md")
+    code = canaries.aim((DIRECTORY / f"{name}.py").read_bytes().decode("utf-8", "surrogateescape"))
+    assert sandbox._zygote is not None
+    zygote = sandbox._zygote.pid
+    before = processes_of_session(zygote)
+    for _ in range(must.runs):
+        started = time.monotonic()
+        judgement = judge_cases(sandbox, code, factorial)
+        assert time.monotonic() - started < LONGEST_S
+        judgement.model_dump_json()
+        _compare(judgement, must)
+    assert sandbox._zygote.pid == zygote, "the candidate brought down the zygote"
+    assert processes_of_session(zygote) == before, "a process of the candidate is left"
+    canaries.check()
+
+
+def _compare(judgement, must: Must) -> None:  # type: ignore[no-untyped-def]
+    assert must.status in (judgement.status, "either"), judgement
+    assert must.reason in judgement.reason, judgement
+    if must.outcomes:
+        outcomes = {case.outcome for case in judgement.cases} - {"passed"}
+        assert outcomes <= set(must.outcomes), judgement
