@@ -252,9 +252,9 @@ def _minibatches(groups: Sequence[list[Sample]], section: TrainSection, seed: in
     return steps
 
 
-def micro_batch(samples: Sequence[Sample]) -> MicroBatch:
-    """Rollouts of one problem as padded arrays."""
-    length = max(len(sample.rollout.tokens) for sample in samples)
+def micro_batch(samples: Sequence[Sample], extra_padding: int = 0) -> MicroBatch:
+    """Rollouts of one problem as arrays, padded to the longest of them and `extra_padding` more."""
+    length = max(len(sample.rollout.tokens) for sample in samples) + extra_padding
 
     def padded(rows: list[Sequence[float]]) -> np.ndarray:
         return np.array([[*row, *[0] * (length - len(row))] for row in rows])
@@ -306,14 +306,14 @@ class Trainer:
 
     def run(self, steps: Sequence[list[MicroBatch]], temperature: float) -> list[StepMetrics]:
         """Take every step that the checkpoint does not already hold; the metrics of all of them."""
-        steps = [[self._with_old_logprobs(batch, temperature) for batch in step] for step in steps]
+        steps = [[self.with_old_logprobs(batch, temperature) for batch in step] for step in steps]
         metrics = self._resume()
         loss_fn = grpo_loss(self.section, temperature)
         self.policy.model.train()
         for number in range(len(metrics), len(steps)):
             metrics.append(self._step(number, steps[number], loss_fn))
-            self._check(metrics)
             write_jsonl(self.directory / "metrics.jsonl", metrics)
+            self._check(metrics)
             self._write_checkpoint(metrics)
             progress.report(
                 "train",
@@ -325,7 +325,7 @@ class Trainer:
         self.policy.model.eval()
         return metrics
 
-    def _with_old_logprobs(self, batch: MicroBatch, temperature: float) -> MicroBatch:
+    def with_old_logprobs(self, batch: MicroBatch, temperature: float) -> MicroBatch:
         """Score the answers with the trainer's own forward pass before anything is trained."""
         self.policy.model.eval()
         old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature)
@@ -341,7 +341,7 @@ class Trainer:
     def _step(self, number: int, step: Sequence[MicroBatch], loss_fn: LossFn) -> StepMetrics:
         started = time.monotonic()
         tokens = int(sum(mx.sum(batch.mask).item() for batch in step))
-        loss, gradient, figures = self._accumulate(step, loss_fn, tokens)
+        loss, gradient, figures = self.accumulate(step, loss_fn, tokens)
         gradient, norm = optim.clip_grad_norm(gradient, self.section.max_grad_norm)
         applied = bool(np.isfinite(loss) and np.isfinite(norm.item()))
         if applied:
@@ -362,7 +362,7 @@ class Trainer:
             **{key: value / tokens for key, value in figures.items()},
         )
 
-    def _accumulate(self, step: Sequence[MicroBatch], loss_fn: LossFn, tokens: int) -> tuple[float, Any, dict[str, float]]:
+    def accumulate(self, step: Sequence[MicroBatch], loss_fn: LossFn, tokens: int) -> tuple[float, Any, dict[str, float]]:
         """Loss, gradient and summed figures of a minibatch, one micro-batch in memory at a time."""
         value_and_grad = nn.value_and_grad(self.policy.model, lambda batch: loss_fn(self.policy, batch, tokens))
         total, gradient, figures = 0.0, None, defaultdict[str, float](float)

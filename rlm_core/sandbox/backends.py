@@ -56,7 +56,9 @@ def _bubblewrap_launch(interpreter: Interpreter) -> Launch:
     sandbox does. The zygote watches the process itself (see inside/__main__.py).
     """
     executable = interpreter.executable
-    command = ["bwrap", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    bwrap = shutil.which("bwrap")
+    assert bwrap is not None, "checked by _bubblewrap_missing"
+    command = [bwrap, "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     command += ["--cap-drop", "ALL"]
     if _is_root():
         # No user namespace: its one user would be root outside, whom the kernel exempts from the limit on threads. The

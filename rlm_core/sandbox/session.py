@@ -101,12 +101,14 @@ class Session:
         self._child = None
         if answer.kind != "crashed":
             return answer
-        return Answer("timeout") if end.cpu_s >= self._limits.cpu_s else Answer("crashed", _describe(end))
+        return Answer("timeout") if end.status == -signal.SIGXCPU else Answer("crashed", _describe(end))
 
 
 def _describe(end: End) -> str:
     if end.status >= 0:
         return f"its process ended with status {end.status}"
+    if end.status == -signal.SIGKILL:  # ours, most likely: it hung up, and was still there
+        return "its process closed its connection or was killed"
     try:
         return f"its process was ended by {signal.Signals(-end.status).name}"
     except ValueError:

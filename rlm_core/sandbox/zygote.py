@@ -167,7 +167,7 @@ def _start(command: Sequence[str], directory: Path, remote: socket.socket, hash_
     }
     owner = os.pidfd_open(os.getpid())
     try:
-        # -S: no site-packages; -s: none of the user; -B: write no bytecode. Only `bwrap` itself is looked up in PATH.
+        # -S: no site-packages; -s: none of the user's; -B: write no bytecode.
         arguments = ["-S", "-s", "-B", "-m", "inside", str(remote.fileno()), str(owner)]
         return subprocess.Popen(
             [*command, *arguments],

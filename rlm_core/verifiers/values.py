@@ -16,7 +16,7 @@ from rlm_core.sandbox.inside.wire import EXACT_INT, Tree
 
 _SEQUENCES = ("l", "t")
 """A JSON array stands for both: problems are JSON, which has no tuples, and a prompt may well ask for one."""
-_BRACKETS = {"l": "[]", "t": "()", "s": "{}", "z": "frozenset({})", "d": "{}"}
+_BRACKETS = {"l": ("[", "]"), "t": ("(", ")"), "s": ("{", "}"), "z": ("frozenset({", "})"), "d": ("{", "}")}
 _TEXT_OF = {"i": re.compile("-?0x[0-9a-f]+"), "b": re.compile("(?:[0-9a-f]{2})*")}
 _LONGEST_FLOAT = 40
 _MANY = 1000
@@ -189,7 +189,7 @@ def _pieces(tree: Tree) -> Iterator[str]:
         return
     tag, *parts = tree
     if tag == "i":
-        yield str(int(parts[0], 16)) if len(parts[0]) < 100 else f"an integer of {4 * len(parts[0])} bits"
+        yield str(int(parts[0], 16)) if len(parts[0]) < 100 else f"an integer of some {4 * len(parts[0])} bits"
     elif tag == "f":
         yield repr(float.fromhex(parts[0]))
     elif tag == "c":
@@ -201,14 +201,13 @@ def _pieces(tree: Tree) -> Iterator[str]:
 
 
 def _collection_pieces(tag: str, parts: list[Tree]) -> Iterator[str]:
-    brackets = "set()" if tag == "s" and not parts else _BRACKETS[tag]
-    middle = len(brackets) // 2
-    yield brackets[:middle]
+    opening, closing = ("set(", ")") if tag == "s" and not parts else _BRACKETS[tag]
+    yield opening
     for index, part in enumerate(parts):
         if index:
             yield ": " if tag == "d" and index % 2 else ", "
         yield from _pieces(part)
-    yield "," + brackets[middle:] if tag == "t" and len(parts) == 1 else brackets[middle:]
+    yield "," + closing if tag == "t" and len(parts) == 1 else closing
 
 
 def readable(text: str, limit: int = 200) -> str:

@@ -35,10 +35,10 @@ _OUT_OF_THE_WAY = 100
 _HIGHEST_DESCRIPTOR = 256
 
 WARM = """
-    abc array ast asyncio base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses
-    datetime decimal enum fractions functools hashlib heapq inspect io itertools json math numbers operator os
-    pprint queue random re secrets statistics string struct sys textwrap threading time traceback types typing
-    unicodedata uuid zlib encodings.ascii encodings.latin_1 encodings.idna
+    abc array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
+    decimal enum fractions functools hashlib heapq inspect io itertools json math numbers operator os pprint queue
+    random re secrets statistics string struct sys textwrap threading time traceback types typing unicodedata uuid
+    zlib encodings.ascii encodings.latin_1 encodings.idna
 """
 """Modules that are imported before the first fork, so that no child has to. Others are imported when a child asks."""
 

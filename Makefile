@@ -1,0 +1,48 @@
+# Everything is `rlm` or a tool beneath; a target only calls it. Set PYTHON to choose the interpreter (3.11 or newer).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?= configs/quick.yaml
+# OpenBLAS threads and parallel tests fight over the cores: tests run in one process and leave the cores to OpenBLAS.
+PYTEST := $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run doctor test test-flow test-slow test-all check clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/.ready ## make the virtual environment and install the package with its development tools
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed; set PYTHON"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+run: setup ## one iteration of self-play with CONFIG; run again for the next one
+	$(BIN)/rlm run --config $(CONFIG)
+
+doctor: setup ## what this machine has of what is needed
+	$(BIN)/rlm doctor
+
+test: setup ## the default tests and the flow tests
+	$(PYTEST)
+	$(PYTEST) tests/flow
+
+test-flow: setup ## whole iterations under Prefect with a tiny model
+	$(PYTEST) tests/flow
+
+test-slow: setup ## with the real default model
+	$(PYTEST) tests/slow
+
+test-all: test test-slow ## every tier
+
+check: setup ## style, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## remove the virtual environment and the tools' caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,39 @@
+"""Fixtures of the core tests: the tiny model loaded, and a judged iteration of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rlm_core.config import RolloutSection, VerifySection
+from rlm_core.policy import Policy, load_policy
+from rlm_core.records import Problem, Rollout, Verdict
+from rlm_core.rollout import sample_rollouts
+from rlm_core.verify import judge_rollouts
+from tests import tiny
+
+ROLLOUT = RolloutSection(group_size=6, max_tokens=20)
+
+
+@pytest.fixture
+def policy(tiny_model: Path) -> Policy:
+    """The tiny model, loaded afresh."""
+    return load_policy(str(tiny_model))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rollouts of the tiny model and what they were worth."""
+
+    problems: list[Problem]
+    rollouts: list[Rollout]
+    verdicts: list[Verdict]
+
+
+@pytest.fixture(scope="session")
+def judged(tiny_model: Path) -> Judged:
+    """Six problems, six rollouts each, judged in the real sandbox."""
+    problems = tiny.problems(6)
+    rollouts = sample_rollouts(load_policy(str(tiny_model)), problems, ROLLOUT, seed=7)
+    verdicts = judge_rollouts(rollouts, {problem.id: problem for problem in problems}, VerifySection())
+    return Judged(problems, rollouts, verdicts)

@@ -1,0 +1,324 @@
+"""A sandbox starts, serves many jobs, survives the death of its parts, and leaves nothing behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlm_core.errors import InfrastructureFault, SandboxUnavailable
+from rlm_core.records import Problem
+from rlm_core.sandbox import Limits, Sandbox, available, backends, open_sandbox
+from rlm_core.sandbox.backends import BACKENDS, Backend
+from rlm_core.sandbox.inside import landlock
+from rlm_core.sandbox.interpreter import INSIDE, Interpreter, find_interpreter
+from rlm_core.verifiers.cases import judge_cases
+
+from .conftest import SHORT, each_sandbox, processes_of_session
+
+RIGHT = "import math\nsolve = math.factorial\n"
+WRONG = "def solve(n): return 0\n"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def fresh(sandbox_name: str) -> Iterator[Sandbox]:
+    """A sandbox of a test's own, to be maltreated."""
+    with open_sandbox(sandbox_name, SHORT.model_copy(update={"zygote_s": 0.5})) as sandbox:
+        yield sandbox
+
+
+def zygote_of(sandbox: Sandbox) -> int:
+    assert sandbox._zygote is not None
+    return sandbox._zygote.pid
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
+    """Whether the condition comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def open_descriptors() -> set[str]:
+    return {f"{link.name} {os.readlink(link)}" for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+
+
+# ---------------------------------------------------------------------------------------------------------- clean up
+
+
+@each_sandbox
+def test_nothing_is_left_of_200_jobs(sandbox_name: str, factorial: Problem) -> None:
+    before = open_descriptors()
+    with open_sandbox(sandbox_name, SHORT) as sandbox:
+        zygote = zygote_of(sandbox)
+        judge_cases(sandbox, RIGHT, factorial)
+        during, processes = open_descriptors(), processes_of_session(zygote)
+        for index in range(200):
+            judgement = judge_cases(sandbox, (RIGHT, WRONG, "import os\nos._exit(0)")[index % 3], factorial)
+            assert (judgement.status == "passed") == (index % 3 == 0)
+        assert open_descriptors() == during
+        assert processes_of_session(zygote) == processes
+        assert zygote_of(sandbox) == zygote
+    assert open_descriptors() == before
+    assert wait_until(lambda: not processes_of_session(zygote))
+
+
+@each_sandbox
+def test_closing_twice_is_closing_once(sandbox_name: str) -> None:
+    sandbox = open_sandbox(sandbox_name, SHORT)
+    zygote = zygote_of(sandbox)
+    sandbox.close()
+    sandbox.close()
+    assert wait_until(lambda: not processes_of_session(zygote))
+
+
+@each_sandbox
+def test_a_forgotten_sandbox_is_closed(sandbox_name: str) -> None:
+    before = open_descriptors()
+    sandbox = open_sandbox(sandbox_name, SHORT)
+    zygote = zygote_of(sandbox)
+    del sandbox
+    assert wait_until(lambda: not processes_of_session(zygote))
+    assert open_descriptors() == before
+
+
+@each_sandbox
+def test_an_interrupted_job_leaves_a_usable_sandbox(fresh: Sandbox, factorial: Problem) -> None:
+    def interrupted(zygote: object) -> None:
+        fresh._zygote.fork()  # type: ignore[union-attr]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fresh.run(interrupted)
+    assert judge_cases(fresh, RIGHT, factorial).status == "passed"
+
+
+# ------------------------------------------------------------------------------------------------- death of the parent
+
+OWNER = """
+import os, sys, threading, time
+from rlm_core.records import Case, Problem
+from rlm_core.sandbox import Limits, open_sandbox
+from rlm_core.verifiers.cases import judge_cases
+opened = []
+thread = threading.Thread(target=lambda: opened.append(open_sandbox(sys.argv[1], Limits(case_s=60))))
+thread.start(); thread.join()
+if sys.argv[2] == "fork" and os.fork() == 0:
+    time.sleep(60)
+print(opened[0]._zygote.pid, flush=True)
+problem = Problem(prompt="?", entry_point="solve", cases=(Case(input=[], expected=0),))
+judge_cases(opened[0], "def solve():\\n    while True: pass", problem)
+"""
+
+
+@each_sandbox
+@pytest.mark.parametrize("inheritor", ["none", "fork"])
+def test_nothing_is_left_when_the_parent_is_killed(sandbox_name: str, inheritor: str) -> None:
+    """Also when a fork of the parent lives on and holds every descriptor that the parent had."""
+    command = [sys.executable, "-c", OWNER, sandbox_name, inheritor]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True
+    ) as owner:
+        assert owner.stdout is not None
+        try:
+            zygote = int(owner.stdout.readline())
+            own_processes = {"bubblewrap": 3, "landlock": 1}[sandbox_name]
+            assert wait_until(lambda: len(processes_of_session(zygote)) > own_processes), "no child is running"
+            owner.kill()
+            assert wait_until(lambda: not processes_of_session(zygote))
+            assert (inheritor == "fork") == bool(processes_of_session(owner.pid) - {owner.pid})
+        finally:
+            os.killpg(owner.pid, signal.SIGKILL)
+
+
+@each_sandbox
+def test_the_thread_that_opened_it_may_end(sandbox_name: str, factorial: Problem) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        sandbox = pool.submit(open_sandbox, sandbox_name, SHORT).result()
+    zygote = zygote_of(sandbox)
+    time.sleep(0.1)
+    assert judge_cases(sandbox, RIGHT, factorial).status == "passed"
+    assert zygote_of(sandbox) == zygote
+    sandbox.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ threads
+
+
+@each_sandbox
+def test_two_sandboxes_in_two_threads_do_not_meet(sandbox_name: str, factorial: Problem) -> None:
+    """Neither sees the other's answers, and a descriptor that one inherited would keep the other's processes alive."""
+
+    def work(code: str, expected: str) -> list[int]:
+        zygotes = []
+        for _ in range(2):
+            with open_sandbox(sandbox_name, SHORT) as sandbox:
+                zygotes.append(zygote_of(sandbox))
+                for _ in range(12):
+                    assert judge_cases(sandbox, code, factorial).status == expected
+            assert wait_until(lambda: not processes_of_session(zygotes[-1]))
+        return zygotes
+
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(work, RIGHT, "passed"), pool.submit(work, WRONG, "failed")]:
+            future.result()
+
+
+@each_sandbox
+def test_threads_that_share_a_sandbox_take_turns(fresh: Sandbox, factorial: Problem) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(lambda code: judge_cases(fresh, code, factorial).status, [RIGHT, WRONG] * 10))
+    assert verdicts == ["passed", "failed"] * 10
+
+
+# ------------------------------------------------------------------------------------------------ faults of the zygote
+
+
+@each_sandbox
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_zygote_that_died_or_hangs_is_replaced(fresh: Sandbox, factorial: Problem, blow: signal.Signals) -> None:
+    first = zygote_of(fresh)
+    os.killpg(first, blow)
+    assert judge_cases(fresh, RIGHT, factorial).status == "passed"
+    assert zygote_of(fresh) != first
+    assert wait_until(lambda: not processes_of_session(first))
+
+
+@each_sandbox
+def test_a_job_whose_zygote_dies_under_it_is_run_again(fresh: Sandbox, factorial: Problem) -> None:
+    slow = "import math, time\ndef solve(n):\n    time.sleep(0.1)\n    return math.factorial(n)\n"
+    first = zygote_of(fresh)
+    threading.Timer(0.15, os.killpg, (first, signal.SIGKILL)).start()
+    assert judge_cases(fresh, slow, factorial).status == "passed"
+    assert zygote_of(fresh) != first
+
+
+FAULTS = {
+    "garbage": "_count += 1; fields = b'\\xff{' if _count > 4 else fields",
+    "no field": "_count += 1; fields = b'{}' if _count > 4 else fields",
+    "no object": "_count += 1; fields = b'[7]' if _count > 4 else fields",
+    "exit": "_count += 1; os._exit(3) if _count > 4 else None",
+    "hang": "_count += 1; time.sleep(60) if _count > 4 else None",
+}
+
+
+def bad_zygote(directory: Path, fault: str) -> Backend:
+    """A backend whose zygote is well until the opening check is over, and then goes wrong with every fifth reply."""
+    shutil.copytree(INSIDE, directory / "inside")
+    main = directory / "inside" / "__main__.py"
+    code = main.read_text().replace(
+        "self._control.send(json.dumps(fields).encode())",
+        f"global _count; fields = json.dumps(fields).encode(); {FAULTS[fault]}; self._control.send(fields)",
+    )
+    main.write_text(code.replace("\ndef main()", "\n_count = 0\n\n\ndef main()"))
+    landlocked = next(backend for backend in BACKENDS if backend.name == "landlock")
+
+    def launch(interpreter: Interpreter) -> backends.Launch:
+        return replace(landlocked.launch(interpreter), directory=directory)
+
+    return Backend("bad", "bad", landlocked.missing, launch)
+
+
+@pytest.mark.skipif(dict(available())["landlock"] is not None, reason="needs the landlock sandbox")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_zygote_that_fails_twice_is_nobodys_fault(tmp_path: Path, factorial: Problem, fault: str) -> None:
+    limits = SHORT.model_copy(update={"zygote_s": 0.5})
+    with Sandbox(bad_zygote(tmp_path, fault), limits, hash_seed=0) as sandbox:
+        assert judge_cases(sandbox, "def solve(", factorial).status == "failed"  # one fork and one end are left
+        # Every attempt needs more replies than this zygote has in it.
+        long = "import os\ndef solve(n): os._exit(0)\n"
+        with pytest.raises(InfrastructureFault, match="zygote"):
+            judge_cases(sandbox, long, factorial)
+
+
+# -------------------------------------------------------------------------------------------------------- fail closed
+
+
+@pytest.mark.parametrize("what", ["landlock.restrict", "seccomp.restrict", "kernel.die_with_parent", "_limit_resources"])
+@pytest.mark.skipif(dict(available())["landlock"] is not None, reason="needs the landlock sandbox")
+def test_a_restriction_that_fails_stops_everything(tmp_path: Path, what: str) -> None:
+    backend = bad_zygote(tmp_path, "hang")
+    lockdown = tmp_path / "inside" / "lockdown.py"
+    lockdown.write_text(lockdown.read_text().replace(f"    {what}(", "    _fail("))
+    with lockdown.open("a") as file:
+        file.write("\n\ndef _fail(*_arguments):\n    raise LockdownError('refused for a test')\n")
+    with pytest.raises(SandboxUnavailable, match="cannot lock down: refused for a test"):
+        Sandbox(backend, SHORT, hash_seed=0)
+
+
+@pytest.mark.parametrize(
+    ("what", "possible"),
+    [("landlock.restrict", "reading a file"), ("seccomp.restrict", "opening a socket, starting a process")],
+)
+@pytest.mark.skipif(dict(available())["landlock"] is not None, reason="needs the landlock sandbox")
+def test_a_restriction_that_does_nothing_is_noticed(tmp_path: Path, what: str, possible: str) -> None:
+    backend = bad_zygote(tmp_path, "hang")
+    lockdown = tmp_path / "inside" / "lockdown.py"
+    lockdown.write_text(lockdown.read_text().replace(f"    {what}(", "    len((0,)) or ("))
+    (tmp_path / "inside").chmod(0o755)
+    with pytest.raises(SandboxUnavailable, match=f"inside it, {possible}.* is possible"):
+        Sandbox(backend, SHORT, hash_seed=0)
+
+
+# ------------------------------------------------------------------------------------------------------- availability
+
+
+def test_auto_is_the_strongest_that_works() -> None:
+    usable = [name for name, reason in available() if reason is None]
+    if not usable:
+        pytest.skip("no sandbox works on this machine")
+    with open_sandbox(limits=SHORT) as sandbox:
+        assert sandbox.name.startswith(usable[0])
+
+
+def test_a_sandbox_that_cannot_be_had_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SandboxUnavailable, match="apt install bubblewrap") as caught:
+        open_sandbox("bubblewrap")
+    assert "\n" not in str(caught.value)
+    assert dict(available())["bubblewrap"] == str(caught.value)
+
+
+def test_a_kernel_without_landlock_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    for name in ("auto", "bubblewrap", "landlock"):
+        with pytest.raises(SandboxUnavailable, match="Landlock"):
+            open_sandbox(name)
+
+
+def test_bubblewrap_that_fails_is_not_replaced_by_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SandboxUnavailable, match="No permissions to create a new namespace"):
+        open_sandbox("bubblewrap", SHORT)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(SandboxUnavailable, match="there are: auto, bubblewrap, landlock"):
+        open_sandbox("chroot")
+
+
+def test_installed_packages_are_not_exposed() -> None:
+    interpreter = find_interpreter()
+    packages = Path(pytest.__file__).parents[1]
+    for path in (packages, Path(__file__).parents[3] / "rlm_core"):
+        assert not any(path.is_relative_to(exposed) or exposed.is_relative_to(path) for exposed in interpreter.exposed)
+
+
+def test_limits_are_checked() -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        Limits(case_s=0)
+    with pytest.raises(ValueError, match="memory"):
+        Limits(memory=1)  # type: ignore[call-arg]

@@ -1,0 +1,152 @@
+"""Problem files: three formats with one meaning, refused with name and place; and the order in which the bank is used."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlm_core.errors import ProblemError
+from rlm_core.files import write_jsonl
+from rlm_core.records import Problem
+from rlm_core.sources.problem_files import bank_order, read_problems
+
+CONTENT: list[dict[str, Any]] = [
+    {"prompt": "Doppelt so groß", "entry_point": "double", "cases": [{"input": [2], "expected": 4}]},
+    {
+        "prompt": "Head or fail.",
+        "entry_point": "head",
+        "cases": [{"input": [[1.5, None]], "expected": 1.5}, {"input": [[]], "raises": "IndexError"}],
+        "reference": "def head(x):\n    return x[0]\n",
+        "float_tolerance": 0.001,
+    },
+]
+WRITERS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    ".yaml": lambda content: yaml.safe_dump(content, allow_unicode=True),
+    ".json": lambda content: json.dumps(content, ensure_ascii=False),
+    ".jsonl": lambda content: "\n\n".join(json.dumps(entry, ensure_ascii=False) for entry in content),
+}
+
+
+def problems(count: int) -> list[Problem]:
+    return [Problem.model_validate({**CONTENT[0], "entry_point": f"f{i}"}) for i in range(count)]
+
+
+def complaint(path: Path, text: str | bytes) -> str:
+    """What `read_problems` says about a file with this content, after the file's name."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ProblemError) as caught:
+        read_problems(str(path))
+    assert caught.value.exit_code == 2
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_the_format_of_a_file_does_not_change_its_problems(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"problems{suffix}"
+    path.write_text(WRITERS[suffix](CONTENT), encoding="utf-8")
+    assert read_problems(str(path)) == [Problem.model_validate(entry) for entry in CONTENT]
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_one_problem_needs_no_list(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"one{suffix}"
+    path.write_text(json.dumps(CONTENT[0]))
+    assert read_problems(str(path)) == [Problem.model_validate(CONTENT[0])]
+
+
+def test_a_file_that_a_stage_wrote_can_be_read_whatever_its_texts_hold(tmp_path: Path) -> None:
+    odd = problems(1)[0].model_copy(update={"prompt": "a\nb\rc\x0bd\x0ce\x1cf\x85g\u2028h\u2029i"})
+    path = write_jsonl(tmp_path / "problems.jsonl", [odd])
+    assert read_problems(str(path)) == [odd]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.yaml", "", "holds no problems"),
+        ("a.yaml", "# nothing\n", "holds no problems"),
+        ("a.json", "[]", "holds no problems"),
+        ("a.jsonl", "\n\n", "holds no problems"),
+        ("a.yaml", "- prompt: [", "is malformed: "),
+        ("a.yaml", "- !!python/object/apply:os.getcwd []", "is malformed: "),
+        ("a.json", "", "is malformed: "),
+        ("a.json", "[" * 100_000, "is malformed: "),
+        ("a.yaml", "just words", "problem 1: record: "),
+        ("a.yaml", b"- prompt: \xff", "is not UTF-8 text"),
+        ("a.json", json.dumps([CONTENT[0], {"prompt": "x"}]), "problem 2: entry_point: Field required"),
+        ("a.jsonl", json.dumps(CONTENT[0]) + "\n\n" + '{"prompt": 3}', "line 3: prompt: Input should be a valid string"),
+        ("a.yaml", json.dumps([CONTENT[0] | {"cases": []}]), "problem 1: cases: Tuple should have at least 1 item"),
+        ("a.json", json.dumps(CONTENT[0] | {"cases": [{"input": [1]}]}), "problem 1: cases.0: Value error, a case needs"),
+        ("a.json", json.dumps(CONTENT[0] | {"promt": ""}), "problem 1: promt: Extra inputs are not permitted"),
+        ("a.json", json.dumps(CONTENT[0] | {"float_tolerance": float("nan")}), "problem 1: Out of range float values"),
+        ("a.yaml", "- {prompt: x, entry_point: f, cases: [{input: [2024-01-01], expected: 1}]}", "problem 1: Object of type"),
+        ("a.json", "[" * 900 + "]" * 900, "problem 1: record: "),
+        ("a.json", json.dumps([CONTENT[0], CONTENT[1], CONTENT[0]]), "double is there twice"),
+        ("a.json", json.dumps([CONTENT[0], CONTENT[0] | {"domain": "maths"}]), "double is there twice"),
+    ],
+    ids=range(20),
+)
+def test_a_bad_file_is_refused_with_name_and_place(tmp_path: Path, name: str, text: str | bytes, expected: str) -> None:
+    assert complaint(tmp_path / name, text).startswith(expected)
+
+
+def test_a_line_that_is_not_json_is_named_by_its_number(tmp_path: Path) -> None:
+    good = json.dumps(CONTENT[0])
+    assert "line 3" in complaint(tmp_path / "a.jsonl", f'{good}\n\n{{"prompt": \n')
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match=r"none\.yaml: cannot be read: No such file"):
+        read_problems(str(tmp_path / "none.yaml"))
+    with pytest.raises(ProblemError, match="cannot be read: Is a directory"):
+        read_problems(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["bank:exam", "bank:", "bank:../config", "bank:../bank/train", "bank:train.yaml"])
+def test_an_unknown_part_of_the_bank_is_refused_with_those_that_exist(name: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        read_problems(name)
+    expected = f"{name}: no such part of the bank; there are bank:benchmark, bank:holdout, bank:train"
+    assert str(caught.value) == expected
+
+
+def test_the_parts_of_the_bank_are_different_files() -> None:
+    firsts = {read_problems(f"bank:{part}")[0].id for part in ("train", "benchmark", "holdout")}
+    assert len(firsts) == 3
+
+
+@given(size=st.integers(1, 30), wanted=st.integers(1, 40), seed=st.integers(0, 5))
+def test_every_problem_comes_up_before_one_comes_up_again(size: int, wanted: int, seed: int) -> None:
+    bank = problems(size)
+    used: list[str] = []
+    iteration = 0
+    while len(used) < size:
+        iteration += 1
+        order = bank_order(bank, seed, iteration, wanted)
+        assert {problem.id for problem in order} == {problem.id for problem in bank}
+        assert len(order) == size
+        used += [problem.id for problem in order[:wanted]]
+    assert len(set(used[:size])) == size
+
+
+def test_the_order_of_the_bank_depends_on_the_seed_alone() -> None:
+    bank = problems(20)
+    names = [[problem.entry_point for problem in bank_order(bank, seed, 1, 4)] for seed in (0, 0, 1)]
+    assert names[0] == names[1]
+    assert names[0] != names[2]
+    assert names[0] != [problem.entry_point for problem in bank]
+
+
+def test_the_next_iteration_goes_on_where_the_last_one_stopped() -> None:
+    bank = problems(10)
+    first = bank_order(bank, 0, 1, 4)
+    assert bank_order(bank, 0, 2, 4) == first[4:] + first[:4]
+    assert bank_order(bank, 0, 4, 4) == first[2:] + first[:2]  # 3 * 4 = 12 problems later

@@ -1,0 +1,224 @@
+"""Training steps, with the tiny model: real rollouts, real verdicts, real gradients."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+
+from rlm_core import progress
+from rlm_core.config import LoraSection, RolloutSection, TrainSection, VerifySection
+from rlm_core.errors import AdapterError, Interrupted, StageFailed
+from rlm_core.policy import Policy, load_policy
+from rlm_core.records import AdapterRef
+from rlm_core.rollout import sample_rollouts
+from rlm_core.train import TrainReport, Trainer, grpo_loss, judged_groups, micro_batch, train
+from rlm_core.verify import judge_rollouts
+from tests import tiny
+from tests.core.conftest import Judged
+
+LORA = LoraSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
+SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, lora=LORA)
+
+
+def train_here(judged: Judged, model: Path, directory: Path, incumbent: AdapterRef | None = None, **changes: Any) -> TrainReport:
+    section = SECTION.model_copy(update=changes)
+    return train(
+        str(model), incumbent, judged.rollouts, judged.verdicts, section, 1.0, 3, directory, {"iteration": 1}
+    )
+
+
+def weights(adapter: AdapterRef | None) -> dict[str, np.ndarray]:
+    assert adapter is not None
+    return {name: np.array(value) for name, value in mx.load(f"{adapter.path}/adapters.safetensors").items()}  # type: ignore[union-attr]
+
+
+def gradient_of(policy: Policy, judged: Judged, micro: int, pad: int = 0) -> dict[str, np.ndarray]:
+    """The gradient of one minibatch of all useful groups, cut into micro-batches of `micro` rollouts."""
+    groups = [g for g in judged_groups(judged.rollouts, judged.verdicts, True) if any(s.advantage for s in g)]
+    trainer = Trainer(policy, SECTION, Path("unused"), "unused")
+    batches = [micro_batch(g[i : i + micro], pad) for g in groups for i in range(0, len(g), micro)]
+    batches = [trainer.with_old_logprobs(batch, 1.0) for batch in batches]
+    tokens = sum(len(sample.rollout.tokens) for g in groups for sample in g)
+    _, gradient, _ = trainer.accumulate(batches, grpo_loss(SECTION, 1.0), tokens)
+    return {name: np.array(value) for name, value in tree_flatten(gradient)}
+
+
+def lora_policy(model: Path) -> Policy:
+    policy = load_policy(str(model))
+    policy.add_lora(LORA, seed=1)
+    noise = [(name, 0.02 * mx.random.normal(value.shape)) for name, value in policy.trainable().items()]
+    policy.model.load_weights(noise, strict=False)
+    return policy
+
+
+def assert_close(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
+    assert a.keys() == b.keys()
+    scale = max(np.abs(value).max() for value in a.values())
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=1e-4 * scale, err_msg=name)
+
+
+def test_training_raises_the_pass_rate(tiny_model: Path, tmp_path: Path) -> None:
+    problems = [tiny.problem(increment=2, variant=i) for i in range(6)]
+    by_id = {problem.id: problem for problem in problems}
+
+    def judged_by(adapter: AdapterRef | None, seed: int) -> Judged:
+        policy = load_policy(str(tiny_model), adapter)
+        rollouts = sample_rollouts(policy, problems, RolloutSection(group_size=8, max_tokens=20), seed)
+        return Judged(problems, rollouts, judge_rollouts(rollouts, by_id, VerifySection()))
+
+    def pass_rate(judged: Judged) -> float:
+        return float(np.mean([verdict.passed for verdict in judged.verdicts]))
+
+    report = train_here(judged_by(None, seed=1), tiny_model, tmp_path, learning_rate=5e-3, epochs=2)
+    before, after = pass_rate(judged_by(None, seed=2)), pass_rate(judged_by(report.candidate, seed=2))
+    assert after > before + 0.2, (before, after)
+
+
+def test_only_adapter_weights_are_trainable_and_the_base_does_not_move(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    before = (tiny_model / "model.safetensors").read_bytes()
+    report = train_here(judged, tiny_model, tmp_path)
+    saved = weights(report.candidate)
+    assert {name.rsplit(".", 1)[-1] for name in saved} == {"lora_a", "lora_b"}
+    assert all(np.abs(value).max() > 0 for name, value in saved.items() if name.endswith("lora_b"))
+    assert {name.split(".layers.")[1].split(".", 1)[1].rsplit(".", 1)[0] for name in saved} == set(LORA.modules)
+    assert (tiny_model / "model.safetensors").read_bytes() == before
+
+
+def test_number_of_layers_is_honoured_from_the_last(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    report = train_here(judged, tiny_model, tmp_path, lora=LORA.model_copy(update={"layers": 1}))
+    assert {name.split(".layers.")[1].split(".")[0] for name in weights(report.candidate)} == {"1"}
+
+
+def test_groups_with_equal_rewards_leave_no_candidate(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    equal = Judged(judged.problems, judged.rollouts, [v.model_copy(update={"reward": 0.5}) for v in judged.verdicts])
+    report = train_here(equal, tiny_model, tmp_path)
+    assert report.candidate is None
+    assert (report.groups, report.useful_groups, report.reward_mean) == (6, 0, 0.5)
+
+
+def test_rollouts_lost_to_the_machinery_are_left_out_of_their_group(judged: Judged) -> None:
+    lost = [v.model_copy(update={"status": "infrastructure"}) for v in judged.verdicts[:2]] + judged.verdicts[2:]
+    groups = judged_groups(judged.rollouts, lost, normalise=True)
+    assert [len(group) for group in groups] == [4, 6, 6, 6, 6, 6]
+    assert sum(sample.advantage for sample in groups[0]) == pytest.approx(0)
+
+
+def test_micro_batch_size_does_not_change_the_gradient(judged: Judged, tiny_model: Path) -> None:
+    policy = lora_policy(tiny_model)
+    assert_close(gradient_of(policy, judged, micro=6), gradient_of(policy, judged, micro=2))
+
+
+def test_padding_does_not_change_the_gradient(judged: Judged, tiny_model: Path) -> None:
+    policy = lora_policy(tiny_model)
+    assert_close(gradient_of(policy, judged, micro=3), gradient_of(policy, judged, micro=3, pad=9))
+
+
+def test_the_same_inputs_give_the_same_adapter(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    first = train_here(judged, tiny_model, tmp_path / "a")
+    second = train_here(judged, tiny_model, tmp_path / "b")
+    assert first.candidate is not None
+    assert second.candidate is not None
+    assert first.candidate.sha256 == second.candidate.sha256
+
+
+def test_interrupted_training_continues_to_the_same_adapter(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    """Parity row 26: a checkpoint after each optimizer step."""
+    straight = train_here(judged, tiny_model, tmp_path / "straight")
+    assert straight.steps >= 3
+
+    def stop_after_two(step: progress.Progress) -> None:
+        if step.done == 2:
+            raise Interrupted("now")
+
+    with pytest.raises(Interrupted), progress.listening(stop_after_two):
+        train_here(judged, tiny_model, tmp_path / "resumed")
+    taken: list[int] = []
+    with progress.listening(lambda step: taken.append(step.done)):
+        resumed = train_here(judged, tiny_model, tmp_path / "resumed")
+    assert min(done for done in taken if done) == 3
+    assert straight.candidate is not None
+    assert resumed.candidate is not None
+    assert resumed.candidate.sha256 == straight.candidate.sha256
+    steps = [json.loads(line)["step"] for line in (tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, straight.steps + 1))
+
+
+def test_a_checkpoint_of_other_training_is_not_continued(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    def stop(step: progress.Progress) -> None:
+        if step.done == 1:
+            raise Interrupted("now")
+
+    with pytest.raises(Interrupted), progress.listening(stop):
+        train_here(judged, tiny_model, tmp_path, learning_rate=1e-4)
+    mixed = train_here(judged, tiny_model, tmp_path)
+    straight = train_here(judged, tiny_model, tmp_path / "straight")
+    assert mixed.candidate is not None
+    assert straight.candidate is not None
+    assert mixed.candidate.sha256 == straight.candidate.sha256
+
+
+def test_the_next_iteration_goes_on_from_adapter_and_optimizer(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    first = train_here(judged, tiny_model, tmp_path / "1")
+    second = train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
+    assert second.candidate is not None
+
+    def step(report: TrainReport) -> int:
+        assert report.candidate is not None
+        return int(mx.load(f"{report.candidate.path}/optimizer.safetensors")["step"].item())  # type: ignore[index, union-attr, call-overload]
+
+    assert step(second) == first.steps + second.steps
+    moved = [np.abs(a - b).max() for a, b in zip(weights(first.candidate).values(), weights(second.candidate).values(), strict=True)]
+    assert 0 < max(moved) < 1
+
+
+def test_an_incumbent_of_another_shape_is_refused(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    first = train_here(judged, tiny_model, tmp_path / "1")
+    with pytest.raises(AdapterError, match=r"rank 4.*rank 8"):
+        train_here(
+            judged, tiny_model, tmp_path / "2", incumbent=first.candidate, lora=LORA.model_copy(update={"rank": 8})
+        )
+
+
+def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    broken = [
+        r.model_copy(update={"logprobs": tuple(float("nan") for _ in r.logprobs)}) for r in judged.rollouts
+    ]
+    with pytest.raises(StageFailed, match="not finite"):
+        train_here(Judged(judged.problems, broken, judged.verdicts), tiny_model, tmp_path)
+    recorded = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [step["applied"] for step in recorded] == [False, False, False]
+
+
+def test_kl_penalty_is_zero_at_the_start_and_felt_later(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    train_here(judged, tiny_model, tmp_path / "kl", kl_weight=0.5, epochs=2)
+    kl = [json.loads(line)["kl"] for line in (tmp_path / "kl" / "metrics.jsonl").read_text().splitlines()]
+    assert kl[0] == pytest.approx(0, abs=1e-6)
+    assert kl[-1] > 1e-5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learning_rate": 1e-3},
+        {"weight_decay": 0.1},
+        {"max_grad_norm": 1e-3},
+        {"minibatch": 36},
+        {"epochs": 2},
+        {"warmup_steps": 2},
+        {"normalise_advantages": False},
+        {"betas": (0.5, 0.9)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_optimizer_setting_has_an_effect(judged: Judged, tiny_model: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    """Parity row 7."""
+    usual = train_here(judged, tiny_model, tmp_path / "usual")
+    changed = train_here(judged, tiny_model, tmp_path / "changed", **change)
+    assert usual.candidate is not None
+    assert changed.candidate is not None
+    assert usual.candidate.sha256 != changed.candidate.sha256

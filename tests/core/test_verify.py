@@ -1,0 +1,193 @@
+"""Judging answers in the real sandbox, and what they are paid."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlm_core import progress, verify
+from rlm_core.config import VerifySection
+from rlm_core.errors import InfrastructureFault, StageFailed
+from rlm_core.files import read_jsonl, write_jsonl
+from rlm_core.records import CaseResult, FileRef, Problem, Rollout, Verdict
+from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.verify import judge_rollout, judge_rollouts, require_few_faults, reward
+
+SQUARE = Problem.model_validate(
+    {
+        "prompt": "Square n.",
+        "entry_point": "square",
+        "cases": [{"input": [n], "expected": n * n} for n in (0, 1, 2, 3)],  # the argument itself passes half
+    }
+)
+RIGHT = "```python\ndef square(n):\n    return n * n\n```"
+THREE_OF_FOUR = "```python\ndef square(n):\n    return n * n if n < 3 else 0\n```"
+ARGUMENT = "def square(n):\n    return n"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with open_sandbox() as opened:
+        yield opened
+
+
+def answer(text: str, index: int = 0) -> Rollout:
+    return Rollout(
+        problem_id=SQUARE.id,
+        index=index,
+        seed=index,
+        prompt_tokens=(1,),
+        tokens=(2,),
+        logprobs=(-1.0,),
+        text=text,
+        finish_reason="stop",
+    )
+
+
+def verdict(passed: int, of: int, status: Any = "failed", reason: str = "") -> Verdict:
+    outcomes: list[Any] = ["passed"] * passed + ["failed"] * (of - passed)
+    cases = tuple(CaseResult(outcome=outcome) for outcome in outcomes)
+    return Verdict(rollout_id="r", problem_id="p", status=status, reason=reason, cases=cases, sandbox="s")
+
+
+@pytest.mark.parametrize(
+    ("passed", "of", "trivial", "credit", "expected"),
+    [
+        (4, 4, 0.5, 0.5, 1.0),
+        (4, 4, 1.0, 0.0, 1.0),
+        (3, 4, 0.5, 0.5, 0.25),  # 0.5 * (0.75 - 0.5) / (1 - 0.5)
+        (3, 4, 0.0, 0.5, 0.375),  # 0.5 * 0.75
+        (3, 4, 0.25, 1.0, 2 / 3),  # (0.75 - 0.25) / 0.75
+        (2, 4, 0.5, 0.5, 0.0),
+        (1, 4, 0.5, 0.5, 0.0),
+        (0, 4, 0.0, 0.5, 0.0),
+        (3, 4, 0.5, 0.0, 0.0),
+        (3, 4, 1.0, 0.5, 0.0),
+        (0, 0, 0.25, 0.5, 0.0),
+    ],
+)
+def test_the_reward_is_as_computed_by_hand(passed: int, of: int, trivial: float, credit: float, expected: float) -> None:
+    status = "passed" if of and passed == of else "failed"
+    assert reward(verdict(passed, of, status), trivial, credit) == pytest.approx(expected, abs=1e-15)
+
+
+@given(of=st.integers(1, 20), missing=st.integers(1, 20), trivial=st.floats(0, 1), credit=st.floats(0, 1))
+def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
+    of: int, missing: int, trivial: float, credit: float
+) -> None:
+    passed = max(0, of - missing)
+    paid = reward(verdict(passed, of), trivial, credit)
+    assert 0.0 <= paid <= credit
+    if passed / of <= trivial:
+        assert paid == 0.0
+
+
+@given(of=st.integers(2, 20), trivial=st.floats(0, 0.99), credit=st.floats(0, 1))
+def test_one_more_passed_case_is_never_paid_less(of: int, trivial: float, credit: float) -> None:
+    paid = [reward(verdict(passed, of), trivial, credit) for passed in range(of)]
+    assert paid == sorted(paid)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "reason", "paid"),
+    [
+        (RIGHT, "passed", "", 1.0),
+        (THREE_OF_FOUR, "failed", "1 of 4 cases failed", 0.25),
+        (ARGUMENT, "failed", "2 of 4 cases failed", 0.0),
+        ("def square(n) return n", "failed", "does not load: SyntaxError", 0.0),
+        ("def cube(n):\n    return n", "failed", "no function named square", 0.0),
+    ],
+)
+def test_an_answer_is_judged_by_its_cases(sandbox: Sandbox, text: str, status: str, reason: str, paid: float) -> None:
+    rollout = answer(text)
+    judged = judge_rollout(sandbox, rollout, SQUARE, partial_credit=0.5)
+    assert (judged.status, judged.reward) == (status, paid)
+    assert judged.reason.startswith(reason)
+    assert (judged.rollout_id, judged.problem_id, judged.sandbox) == (rollout.id, SQUARE.id, sandbox.name)
+    assert len(judged.cases) == 4
+    assert judged.latency_s > 0
+
+
+def test_an_answer_without_code_fails_and_nothing_is_run(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "judge_cases", lambda *_: pytest.fail("something was run"))
+    judged = judge_rollout(sandbox, answer("I do not know."), SQUARE, partial_credit=0.5)
+    assert (judged.status, judged.reason, judged.sandbox) == ("failed", "no code in the answer", "none")
+    assert (judged.cases, judged.reward) == ((), 0.0)
+
+
+def test_a_fault_of_the_machinery_is_neither_right_nor_wrong(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise InfrastructureFault("the sandbox died")
+
+    monkeypatch.setattr(verify, "judge_cases", broken)
+    judged = judge_rollout(sandbox, answer(RIGHT), SQUARE, partial_credit=0.5)
+    assert (judged.status, judged.reason, judged.sandbox) == ("infrastructure", "the sandbox died", sandbox.name)
+    assert not judged.passed
+    assert judged.reward == 0.0
+
+
+def test_verdicts_come_in_the_order_of_the_rollouts_whatever_the_number_of_sandboxes() -> None:
+    texts = [RIGHT, THREE_OF_FOUR, "no", ARGUMENT] * 8
+    rollouts = [answer(text, index) for index, text in enumerate(texts)]
+    judged = [judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection(workers=workers)) for workers in (1, 2)]
+    for verdicts in judged:
+        assert [verdict.rollout_id for verdict in verdicts] == [rollout.id for rollout in rollouts]
+        assert [verdict.reward for verdict in verdicts] == [1.0, 0.25, 0.0, 0.0] * 8
+
+
+def test_one_fault_does_not_stop_the_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = verify.judge_cases
+
+    def broken_for_one(sandbox: Sandbox, code: str, problem: Problem) -> Any:
+        if "if n < 3" in code:
+            raise InfrastructureFault("the sandbox died")
+        return real(sandbox, code, problem)
+
+    monkeypatch.setattr(verify, "judge_cases", broken_for_one)
+    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, RIGHT])]
+    judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
+    assert [verdict.status for verdict in judged] == ["passed", "infrastructure", "passed"]
+
+
+def test_progress_tells_how_many_were_judged_and_passed() -> None:
+    seen: list[progress.Progress] = []
+    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, "no", RIGHT])]
+    with progress.listening(seen.append):
+        judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection(), part="000")
+    assert [(p.stage, p.part, p.done, p.total, p.figures["passed"]) for p in seen] == [
+        ("verify", "000", 1, 3, 1),
+        ("verify", "000", 2, 3, 1),
+        ("verify", "000", 3, 3, 2),
+    ]
+
+
+def test_the_stage_writes_verdicts_beside_their_rollouts_and_sums_them_up(tmp_path: Path) -> None:
+    problems = write_jsonl(tmp_path / "problems.jsonl", [SQUARE])
+    rollouts = write_jsonl(
+        tmp_path / "rollouts" / "003.jsonl", [answer(text, i) for i, text in enumerate([RIGHT, THREE_OF_FOUR, "no"])]
+    )
+    result = verify.run(tmp_path, FileRef.of(problems), FileRef.of(rollouts), VerifySection())
+    assert result.intact()
+    assert Path(result.files["verdicts"].path) == tmp_path / "verdicts" / "003.jsonl"
+    written = list(read_jsonl(tmp_path / "verdicts" / "003.jsonl", Verdict))
+    assert [verdict.reward for verdict in written] == [1.0, 0.25, 0.0]
+    figures = {name: result.figures[name] for name in ("verdicts", "passed", "infrastructure_faults", "reward")}
+    assert figures == {"verdicts": 3, "passed": 1, "infrastructure_faults": 0, "reward": 1.25}
+    assert result.figures["sandbox"] == written[0].sandbox != "none"
+
+
+def test_few_faults_are_borne_and_more_stop_the_iteration() -> None:
+    fine = [verdict(1, 1, "passed")] * 8
+    faults = [verdict(0, 0, "infrastructure", "first of them"), verdict(0, 0, "infrastructure", "second")]
+    require_few_faults([*fine, verdict(0, 1), faults[0]], max_failed_share=0.1)
+    require_few_faults([], max_failed_share=0.0)
+    with pytest.raises(StageFailed) as caught:
+        require_few_faults([*fine, *faults], max_failed_share=0.1)
+    assert str(caught.value) == (
+        "verify: 2 of 10 rollouts could not be judged, verify.max_failed_share allows 0.1; the first: first of them"
+    )
+    with pytest.raises(StageFailed):
+        require_few_faults([*fine, faults[0]], max_failed_share=0.0)

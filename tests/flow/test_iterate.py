@@ -1,0 +1,236 @@
+"""Whole iterations under a real Prefect server, with the tiny model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlm_core.rollout
+from flows.iterate import iterate
+from rlm_core import progress
+from rlm_core.errors import InfrastructureFault, Interrupted, ProblemError, ProjectBusy, UsageError
+from rlm_core.ledger import open_ledger
+from rlm_core.policy import load_policy, read_adapter
+from rlm_core.progress import Progress
+from rlm_core.project import Project
+from rlm_core.records import GateDecision, Problem, Rollout, Verdict
+from rlm_core.summary import Summary
+from tests.flow.conftest import MakeConfig
+
+FILES = {
+    "config.json",
+    "decision.json",
+    "metrics.jsonl",
+    "mutants.jsonl",
+    "mutants.rejections.jsonl",
+    "problem_metrics.jsonl",
+    "problems.jsonl",
+    "problems.rejections.jsonl",
+    "proposals.jsonl",
+    "proposals.rejections.jsonl",
+    "summary.json",
+    "train.json",
+}
+
+
+def project_of(config: Path) -> Project:
+    return Project(config.parent / "project")
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def stage_starts() -> tuple[list[str], Any]:
+    """A list that fills with each stage's name as often as the stage begins work, and its listener."""
+    seen: list[str] = []
+
+    def listen(report: Progress) -> None:
+        key = f"{report.stage}:{report.part}"
+        if report.done and key not in seen:
+            seen.append(key)
+
+    return seen, progress.listening(listen)
+
+
+def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config: MakeConfig) -> None:
+    """Parity row 20: config, problems, metrics, adapter, decision, history."""
+    config = make_config()
+    result = iterate(str(config))
+    project = project_of(config)
+    run = project.run(1)
+    assert {path.name for path in run.iterdir() if path.is_file()} == FILES
+    assert {path.name for path in run.iterdir() if path.is_dir()} == {"adapter", "exams", "results", "rollouts", "verdicts"}
+
+    decision = GateDecision.model_validate_json((run / "decision.json").read_text())
+    assert result["decision"] == decision.model_dump(mode="json")
+    assert decision.accepted
+    assert decision.benchmark is not None
+    assert decision.candidate is not None
+    assert decision.benchmark.candidate > decision.benchmark.incumbent
+    reports = {path.name.split("-")[0] for path in (run / "exams").glob("*.json")}
+    assert reports == {"base", "incumbent", "candidate"}
+
+    problems = [Problem.model_validate(row) for row in lines(run / "problems.jsonl")]
+    rollouts = [Rollout.model_validate(row) for path in sorted((run / "rollouts").iterdir()) for row in lines(path)]
+    verdicts = [Verdict.model_validate(row) for path in sorted((run / "verdicts").iterdir()) for row in lines(path)]
+    assert [v.rollout_id for v in verdicts] == [r.id for r in rollouts]
+    assert {r.problem_id for r in rollouts} == {p.id for p in problems}
+    summary = Summary.model_validate_json((run / "summary.json").read_text())
+    assert summary.rollouts == len(rollouts) == 36
+    assert summary.passed == sum(v.passed for v in verdicts)
+    assert summary.rollout_tokens == sum(len(r.tokens) for r in rollouts)
+
+    with open_ledger(project.ledger, create=False) as ledger:
+        assert ledger.incumbent() == decision.candidate
+        assert ledger.next_iteration() == 2
+        assert [entry.decision for entry in ledger.history()] == [decision]
+        assert ledger.corpus_size() > 0
+
+
+def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:
+    """Parity rows 3 and 17."""
+    config = make_config()
+    first = iterate(str(config))["decision"]
+    second = iterate(str(config))
+    assert second["decision"]["iteration"] == 2
+    assert second["summary"]["policy"] == first["candidate"]["sha256"]
+    assert second["decision"]["incumbent"] == first["candidate"]
+    trained = json.loads((project_of(config).run(2) / "adapter" / "adapter_config.json").read_text())
+    assert trained["rlm"]["source_adapter"] == first["candidate"]["path"]
+    assert second["summary"]["pass_rate"] > 0.5
+
+
+def test_after_a_rejection_training_starts_from_the_accepted_adapter_again(make_config: MakeConfig) -> None:
+    """Parity row 27."""
+    config = make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
+    first = iterate(str(config))["decision"]
+    assert not first["accepted"]
+    second = iterate(str(config))
+    assert second["summary"]["policy"] == "base"
+    assert second["decision"]["incumbent"] is None
+
+
+def test_a_stopped_iteration_goes_on_where_it_was_and_ends_the_same(make_config: MakeConfig, tmp_path: Path) -> None:
+    config = make_config()
+
+    def stop_in_training(report: Progress) -> None:
+        if (report.stage, report.done) == ("train", 1):
+            raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted), progress.listening(stop_in_training):
+        iterate(str(config))
+    seen, listening = stage_starts()
+    with listening:
+        resumed = iterate(str(config))
+    assert not [stage for stage in seen if stage.split(":")[0] in ("generate", "mutate", "rollout", "verify")]
+    assert resumed["decision"]["iteration"] == 1
+
+    project_of(config).root.rename(tmp_path / "first")
+    straight = iterate(str(config))
+    assert straight["decision"]["candidate"]["sha256"] == resumed["decision"]["candidate"]["sha256"]
+    assert straight["decision"]["benchmark"] == resumed["decision"]["benchmark"]
+
+
+def test_a_damaged_shard_is_made_again_and_no_other(make_config: MakeConfig) -> None:
+    config = make_config()
+
+    def stop_in_training(report: Progress) -> None:
+        if report.stage == "train":
+            raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted), progress.listening(stop_in_training):
+        iterate(str(config))
+    shard = project_of(config).run(1) / "rollouts" / "001.jsonl"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[: len(whole) // 2])
+    seen, listening = stage_starts()
+    with listening:
+        iterate(str(config))
+    assert [stage for stage in seen if stage.startswith("rollout")] == ["rollout:001"]
+    assert shard.read_bytes() == whole
+
+
+def test_a_changed_setting_runs_the_stages_again_that_read_it(make_config: MakeConfig) -> None:
+    config = make_config()
+
+    def stop_in_exam(report: Progress) -> None:
+        if report.stage == "evaluate":
+            raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted), progress.listening(stop_in_exam):
+        iterate(str(config))
+    make_config(train={"learning_rate": 4e-3})
+    seen, listening = stage_starts()
+    with listening:
+        iterate(str(config))
+    assert {stage.split(":")[0] for stage in seen} == {"train", "evaluate", "evaluate_verify"}
+
+
+def test_a_fault_of_the_machinery_is_tried_again(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config()
+    sample, failures = rlm_core.rollout.sample_rollouts, []
+
+    def fails_once(*args: Any, **kwargs: Any) -> list[Rollout]:
+        if not failures:
+            failures.append(1)
+            raise InfrastructureFault("injected")
+        return sample(*args, **kwargs)
+
+    monkeypatch.setattr(rlm_core.rollout, "sample_rollouts", fails_once)
+    assert iterate(str(config))["summary"]["rollouts"] == 36
+    assert failures == [1]
+
+
+def test_wrong_input_is_refused_before_any_work_and_not_tried_again(make_config: MakeConfig) -> None:
+    config = make_config(evaluate={"holdout": "/no/such/suite.yaml"})
+    seen, listening = stage_starts()
+    with listening, pytest.raises(ProblemError, match=r"/no/such/suite\.yaml"):
+        iterate(str(config))
+    assert seen == []
+    assert not project_of(config).ledger.exists()
+
+
+def test_a_held_project_is_refused(make_config: MakeConfig) -> None:
+    config = make_config()
+    with project_of(config).held(), pytest.raises(ProjectBusy):
+        iterate(str(config))
+
+
+def test_a_project_keeps_to_its_base_model(make_config: MakeConfig, tiny_model: Path, tmp_path: Path) -> None:
+    config = make_config()
+    iterate(str(config))
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in tiny_model.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    altered = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**altered, "note": "another"}))
+    make_config(model={"base": str(other)})
+    with pytest.raises(UsageError, match="another project directory"):
+        iterate(str(config))
+
+
+def test_an_iteration_without_a_spread_of_rewards_is_decided_as_such(make_config: MakeConfig, tmp_path: Path) -> None:
+    impossible = Problem.model_validate(
+        {
+            "prompt": "Write a Python function `g(n)` that cannot be known to this model.",
+            "entry_point": "g",
+            "cases": [{"input": [n], "expected": n * n} for n in range(1, 7)],
+        }
+    )
+    bank = tmp_path / "impossible.jsonl"
+    bank.write_text(impossible.model_dump_json() + "\n")
+    config = make_config(generate={"bank": str(bank), "problems": 1})
+    result = iterate(str(config))
+    assert not result["decision"]["accepted"]
+    assert "nothing to learn" in result["decision"]["reason"]
+
+
+def test_the_accepted_adapter_is_a_policy_of_its_own(make_config: MakeConfig, tiny_model: Path) -> None:
+    config = make_config()
+    decision = iterate(str(config))["decision"]
+    adapter = read_adapter(decision["candidate"]["path"])
+    assert adapter.sha256 == decision["candidate"]["sha256"]
+    assert load_policy(str(tiny_model), adapter).name == adapter.sha256

@@ -1,0 +1,130 @@
+"""The promises that the tree makes about who imports what, read off every file's syntax and tried once for real."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+STAGES = ("generate", "mutate", "filter", "rollout", "verify", "train", "evaluate", "gate")
+INSIDE = ROOT / "rlm_core" / "sandbox" / "inside"
+
+RUN_CODE_MODULES = {"subprocess", "multiprocessing", "pty", "runpy", "code", "codeop"}
+RUN_CODE_BUILTINS = {"exec", "eval", "compile", "__import__"}
+RUN_CODE_OF_OS = ("fork", "exec", "spawn", "posix_spawn", "system", "popen")
+MAY_RUN_CODE = ("rlm_core/blas.py", "rlm_core/default_model.py", "rlm_core/sandbox/")
+
+
+def files(*folders: str) -> list[Path]:
+    found = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    assert found
+    return found
+
+
+def name_of(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def imported(source: str) -> set[str]:
+    """First part of every module that the source imports anywhere, functions included."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(str(node.module))
+    return {name.partition(".")[0] for name in found}
+
+
+def code_runners(source: str) -> Iterator[str]:
+    """Every way of running code or programs that the source names."""
+    yield from sorted(imported(source) & RUN_CODE_MODULES)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RUN_CODE_BUILTINS:
+            yield node.func.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
+            if node.attr.startswith(RUN_CODE_OF_OS):
+                yield f"os.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            yield from (f"os.{alias.name}" for alias in node.names if alias.name.startswith(RUN_CODE_OF_OS))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import subprocess", ["subprocess"]),
+        ("def f():\n    from subprocess import run", ["subprocess"]),
+        ("import os\nos.fork()", ["os.fork"]),
+        ("import os\nos.execv('/bin/sh', [])", ["os.execv"]),
+        ("from os import posix_spawn", ["os.posix_spawn"]),
+        ("exec('1')", ["exec"]),
+        ("f(eval('1'))", ["eval"]),
+        ("import re\nre.compile('exec(')\nmodel.eval()\nos.environ", []),
+    ],
+)
+def test_the_search_for_code_runners_finds_them(source: str, expected: list[str]) -> None:
+    assert list(code_runners(source)) == expected
+
+
+def test_the_search_for_imports_finds_them() -> None:
+    source = "import a.b, c as d\nfrom e.f import g\nfrom . import h\ndef i():\n    import j\n"
+    assert imported(source) == {"a", "c", "e", "j"}
+
+
+def test_the_core_imports_neither_prefect_nor_what_is_built_on_it() -> None:
+    above = {"prefect", "flows", "tasks", "rlm_cli", "tests"}
+    offenders = {name_of(file): found for file in files("rlm_core") if (found := imported(file.read_text()) & above)}
+    assert offenders == {}
+
+
+def test_importing_the_whole_core_does_not_load_prefect() -> None:
+    every = [
+        name_of(file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for file in files("rlm_core")
+        if not file.is_relative_to(INSIDE)
+    ]
+    assert {"rlm_core", "rlm_core.policy", "rlm_core.sandbox.zygote"} <= set(every)
+    script = (
+        "import importlib, sys\n"
+        f"for name in {every!r}: importlib.import_module(name)\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'prefect', 'flows', 'tasks', 'rlm_cli'}))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "[]"), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "importer"), [("mlx_lm", "rlm_core/policy.py"), ("sqlite3", "rlm_core/ledger.py")]
+)
+def test_a_library_has_one_importer(library: str, importer: str) -> None:
+    importers = [name_of(file) for file in files("rlm_core", "tasks", "flows") if library in imported(file.read_text())]
+    assert importers == [importer]
+
+
+def test_nothing_outside_the_sandbox_can_run_code() -> None:
+    offenders = {
+        name_of(file): found
+        for file in files("rlm_core", "tasks", "flows")
+        if not name_of(file).startswith(MAY_RUN_CODE) and (found := list(code_runners(file.read_text())))
+    }
+    assert offenders == {}
+
+
+def test_every_file_that_may_run_code_is_there_and_does() -> None:
+    for allowed in MAY_RUN_CODE:
+        path = ROOT / allowed
+        found = [path] if path.suffix else sorted(path.rglob("*.py"))
+        assert any(list(code_runners(file.read_text())) for file in found), f"{allowed} needs no exception"
+
+
+def test_tasks_and_flows_stay_thin() -> None:
+    lengths = {name_of(file): len(file.read_text().splitlines()) for file in files("tasks", "flows")}
+    assert {name: length for name, length in lengths.items() if length > 150} == {}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_has_the_same_file_name_in_both_trees(stage: str) -> None:
+    assert [folder for folder in ("rlm_core", "tasks") if not (ROOT / folder / f"{stage}.py").is_file()] == []
