@@ -13,7 +13,7 @@ from rlm_core.progress import stopping_on_signals
 from rlm_core.project import Project
 
 
-@flow(name="iterate", task_runner=ThreadPoolTaskRunner(max_workers=4), validate_parameters=True)
+@flow(name="iterate", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
 def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     """Generate, mutate, filter, roll out, verify, train, evaluate, and let the gate decide.
 

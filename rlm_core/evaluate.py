@@ -118,7 +118,11 @@ def sit_exam(
     part = f"{suite} {policy.name[:8]}"
     answers = sample_rollouts(policy, problems, asked, derive_seed(seed, "exam"), stage="evaluate", part=part)
     verdicts = judge_rollouts(answers, {p.id: p for p in problems}, verify, stage="evaluate_verify", part=part)
-    return _report(policy, suite, problems, evaluate, seed, answers, verdicts, time.monotonic() - started), answers, verdicts
+    return (
+        _report(policy, suite, problems, evaluate, seed, answers, verdicts, time.monotonic() - started),
+        answers,
+        verdicts,
+    )
 
 
 def _report(

@@ -132,7 +132,11 @@ def _consistent(problem: Problem, _: FilterSection) -> str | None:
 def _not_trivial(problem: Problem, section: FilterSection) -> str | None:
     share = best_trivial_share(problem)
     over = share > section.max_trivial_share
-    return f"a trivial answer passes {share:.0%} of the cases, at most {section.max_trivial_share:.0%} allowed" if over else None
+    return (
+        f"a trivial answer passes {share:.0%} of the cases, at most {section.max_trivial_share:.0%} allowed"
+        if over
+        else None
+    )
 
 
 def _not_blocked(problem: Problem, section: FilterSection) -> str | None:
@@ -165,7 +169,10 @@ def refusal(problem: Problem, section: FilterSection, known: KnownProblems, sand
         return "duplicate", duplicate
     similarity, group, name = known.nearest(problem, known.groups)
     if similarity > section.max_similarity:
-        return "similar", f"similarity {similarity:.2f} to {name} of the {group}, at most {section.max_similarity:g} allowed"
+        return (
+            "similar",
+            f"similarity {similarity:.2f} to {name} of the {group}, at most {section.max_similarity:g} allowed",
+        )
     return _cannot_be_judged(problem, sandbox)
 
 

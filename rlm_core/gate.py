@@ -100,8 +100,8 @@ def decide(
     if accepted and on_holdout.difference < -section.holdout_margin:
         accepted = False
         reason = (
-            f"vetoed by the holdout: {on_holdout.candidate:.3f} against {on_holdout.incumbent:.3f} is worse by more than "
-            f"the margin of {section.holdout_margin:g}; else {reason}"
+            f"vetoed by the holdout: {on_holdout.candidate:.3f} against {on_holdout.incumbent:.3f} is worse by more "
+            f"than the margin of {section.holdout_margin:g}; else {reason}"
         )
     return GateDecision(
         iteration=iteration,

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
 from rlm_core.gate import ExamPair, decide, nothing_learnt
@@ -134,14 +136,16 @@ def finish(
         sampled,
         judged,
         read_record(Path(trained.files["report"].path), TrainReport),
-        sum(float(result.figures["seconds"]) for result in rollouts),  # type: ignore[arg-type]
+        float(np.sum([result.figures["seconds"] for result in rollouts])),
         time.time() - iteration.started,
     )
     write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
     write_record(directory / "summary.json", summary)
     write_record(directory / "decision.json", decision)
     with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
-        ledger.commit(decision, config.gate.ema_weight, outcomes(problems, sampled, judged), summary.model_dump(mode="json"))
+        ledger.commit(
+            decision, config.gate.ema_weight, outcomes(problems, sampled, judged), summary.model_dump(mode="json")
+        )
     return decision, summary
 
 
@@ -174,4 +178,3 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: S
 def _all(results: Sequence[StageResult], name: str, kind: type[RecordT]) -> Iterator[RecordT]:
     for result in results:
         yield from read_jsonl(Path(result.files[name].path), kind)
-

@@ -139,9 +139,7 @@ class Ledger:
         """Keep a complete report for reuse."""
         assert report.complete
         with self._connection:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO exams VALUES (?, ?)", (key, report.model_dump_json())
-            )
+            self._connection.execute("INSERT OR REPLACE INTO exams VALUES (?, ?)", (key, report.model_dump_json()))
 
     def commit(
         self, decision: GateDecision, ema_weight: float, outcomes: Sequence[ProblemOutcome], summary: dict[str, Any]
@@ -228,7 +226,9 @@ def open_ledger(path: Path, create: bool = True) -> Iterator[Ledger]:
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
-        raise LedgerError(f"{path} is from a newer version of rlm-flows (schema {version}, this one knows {SCHEMA_VERSION})")
+        raise LedgerError(
+            f"{path} is from a newer version of rlm-flows (schema {version}, this one knows {SCHEMA_VERSION})"
+        )
     if version == 0:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
 

@@ -1,7 +1,7 @@
 """Policy-gradient losses on token log-probabilities. Axes: B rollouts, T answer tokens.
 
-All log-probabilities are float32 [B, T], in nats, at the sampling temperature. `mask` is 1.0 on the answer's tokens (the
-stop token among them) and 0.0 on padding.
+All log-probabilities are float32 [B, T], in nats, at the sampling temperature. `mask` is 1.0 on the answer's tokens
+(the stop token among them) and 0.0 on padding.
 """
 
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ def importance_weights(old_logprobs: mx.array, behaviour_logprobs: mx.array, cap
 
         w = min(exp(logp_old - logp_behaviour), cap)
 
-    The two differ by rounding and by kernels; the correction keeps the estimate honest (Yao et al. 2025, "Your efficient
-    RL framework secretly brings you off-policy RL training").
+    The two differ by rounding and by kernels; the correction keeps the estimate honest (Yao et al. 2025, "Your
+    efficient RL framework secretly brings you off-policy RL training").
     """
     return mx.minimum(mx.exp(old_logprobs - behaviour_logprobs), cap)
 

@@ -101,7 +101,9 @@ class _SeededSampler:
 class Policy:
     """A loaded base model with an adapter or without one. Made by `load_policy`."""
 
-    def __init__(self, model: nn.Module, tokenizer: Any, base: str, adapter: AdapterRef | None, lora: LoraSection | None):
+    def __init__(
+        self, model: nn.Module, tokenizer: Any, base: str, adapter: AdapterRef | None, lora: LoraSection | None
+    ):
         self.model = model
         self.tokenizer = tokenizer
         self.base = base
@@ -137,7 +139,7 @@ class Policy:
         requests: Sequence[Request],
         sampling: Sampling,
         batch_size: int,
-        on_tokens: Callable[[int, int], None] = lambda tokens, finished: None,
+        on_tokens: Callable[[int, int], None] = lambda _tokens, _finished: None,
     ) -> list[Completion]:
         """Answer every request.
 
@@ -329,10 +331,14 @@ def _chosen_logprobs(responses: Sequence[Any], temperature: float) -> list[float
     if not responses:
         return []
     if temperature in (0.0, 1.0):
-        return mx.stack([response.logprobs[response.token] for response in responses]).tolist()
+        return _floats(mx.stack([response.logprobs[response.token] for response in responses]))
     logprobs = mx.stack([response.logprobs for response in responses]) / temperature
     tokens = mx.array([[response.token] for response in responses])
-    return (mx.take_along_axis(logprobs, tokens, axis=-1)[:, 0] - mx.logsumexp(logprobs, axis=-1)).tolist()
+    return _floats(mx.take_along_axis(logprobs, tokens, axis=-1)[:, 0] - mx.logsumexp(logprobs, axis=-1))
+
+
+def _floats(values: mx.array) -> list[float]:
+    return [float(value) for value in np.array(values)]
 
 
 def _lora_parameters(lora: LoraSection) -> dict[str, Any]:

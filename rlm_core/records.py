@@ -86,7 +86,7 @@ class Provenance(Record):
 
 
 class Problem(Record):
-    """What the model must solve. Smallest on disk: `{"prompt": …, "entry_point": …, "cases": [{"input", "expected"}]}`."""
+    """What the model must solve. Smallest on disk: `{"prompt", "entry_point", "cases": [{"input", "expected"}]}`."""
 
     prompt: Annotated[str, Field(min_length=1)]
     entry_point: Annotated[str, AfterValidator(_identifier)]
@@ -136,7 +136,7 @@ class Rollout(Record):
     tokens: tuple[int, ...]
     """Sampled token ids, the stop token included when there was one."""
     logprobs: tuple[float, ...]
-    """Natural-log probability of each sampled token under the untempered, untruncated policy; same length as `tokens`."""
+    """Log-probability of each sampled token at the sampling temperature, before top-p and top-k; as long as `tokens`."""
     text: str
     finish_reason: Literal["stop", "length"]
 
@@ -159,7 +159,7 @@ class Verdict(Record):
     rollout_id: str
     problem_id: str
     status: Literal["passed", "failed", "infrastructure"]
-    """`infrastructure` says that the machinery failed: such a rollout is neither right nor wrong and is not trained on."""
+    """`infrastructure`: the machinery failed; such a rollout is neither right nor wrong and is not trained on."""
     reason: str = ""
     """Why the answer as a whole failed: no code, does not load, no such function, wrong answers …"""
     cases: tuple[CaseResult, ...] = ()

@@ -86,6 +86,4 @@ class ProgressMeter:
         self._tokens += tokens
         self._finished += finished
         seconds = time.monotonic() - self._started
-        progress.report(
-            self._stage, self._finished, self._total, self._part, tokens=self._tokens, seconds=seconds
-        )
+        progress.report(self._stage, self._finished, self._total, self._part, tokens=self._tokens, seconds=seconds)

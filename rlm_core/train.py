@@ -1,6 +1,6 @@
 """Train a candidate from the incumbent on an iteration's judged rollouts.
 
-Axes: G rollouts of one problem, B rollouts in a micro-batch (all of one group, so that they share the prompt), T tokens.
+Axes: G rollouts of one problem, B rollouts in a micro-batch (all of one group, as they share the prompt), T tokens.
 """
 
 import time
@@ -46,7 +46,7 @@ class StepMetrics(Record):
     tokens: int
     reward_mean: float
     kl: float
-    """Mean k3 divergence from the policy without its adapter, nats per token; 0 when `kl_weight` is 0 and none is computed."""
+    """Mean k3 divergence from the policy without its adapter, nats per token; 0 when `kl_weight` is 0."""
     clip_fraction: float
     mismatch: float
     """Mean absolute difference between sampler's and trainer's log-probabilities, nats."""
@@ -162,7 +162,11 @@ def train(
     groups = judged_groups(rollouts, verdicts, section.normalise_advantages)
     useful = [group for group in groups if any(sample.advantage for sample in group)]
     identity = digest(
-        base, incumbent and incumbent.sha256, section.model_dump(mode="json"), seed, [r.id for g in useful for r in _rollouts(g)]
+        base,
+        incumbent and incumbent.sha256,
+        section.model_dump(mode="json"),
+        seed,
+        [r.id for g in useful for r in _rollouts(g)],
     )
     report = {
         "groups": len(groups),
@@ -340,7 +344,7 @@ class Trainer:
 
     def _step(self, number: int, step: Sequence[MicroBatch], loss_fn: LossFn) -> StepMetrics:
         started = time.monotonic()
-        tokens = int(sum(mx.sum(batch.mask).item() for batch in step))
+        tokens = sum(int(np.array(batch.mask).sum()) for batch in step)
         loss, gradient, figures = self.accumulate(step, loss_fn, tokens)
         gradient, norm = optim.clip_grad_norm(gradient, self.section.max_grad_norm)
         applied = bool(np.isfinite(loss) and np.isfinite(norm.item()))
@@ -362,7 +366,9 @@ class Trainer:
             **{key: value / tokens for key, value in figures.items()},
         )
 
-    def accumulate(self, step: Sequence[MicroBatch], loss_fn: LossFn, tokens: int) -> tuple[float, Any, dict[str, float]]:
+    def accumulate(
+        self, step: Sequence[MicroBatch], loss_fn: LossFn, tokens: int
+    ) -> tuple[float, Any, dict[str, float]]:
         """Loss, gradient and summed figures of a minibatch, one micro-batch in memory at a time."""
         value_and_grad = nn.value_and_grad(self.policy.model, lambda batch: loss_fn(self.policy, batch, tokens))
         total, gradient, figures = 0.0, None, defaultdict[str, float](float)
@@ -380,7 +386,8 @@ class Trainer:
         last = metrics[-_MAX_BAD_STEPS:]
         if len(last) == _MAX_BAD_STEPS and not any(step.applied for step in last):
             raise StageFailed(
-                f"train: loss or gradient not finite in {_MAX_BAD_STEPS} steps in a row; a lower train.learning_rate may help"
+                f"train: loss or gradient not finite in {_MAX_BAD_STEPS} steps in a row; "
+                "a lower train.learning_rate may help"
             )
 
     # ------------------------------------------------------------------------------------------------- state on disk

@@ -11,7 +11,7 @@ _CONSTANTS: tuple[Any, ...] = (None, 0, 1, -1, True, False, "", [], {}, 0.0)
 
 
 def best_trivial_share(problem: Problem) -> float:
-    """Largest share of the cases that one trivial answer passes: a constant, an argument itself, its length or order."""
+    """Largest share of the cases that one trivial answer passes: a constant, an argument, its length or its order."""
     return max(_shares(problem))
 
 

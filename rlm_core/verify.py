@@ -96,7 +96,11 @@ def judge_rollout(sandbox: Sandbox, rollout: Rollout, problem: Problem, partial_
     code = extract_code(rollout.text)
     if code is None:
         return Verdict(
-            rollout_id=rollout.id, problem_id=problem.id, status="failed", reason="no code in the answer", sandbox="none"
+            rollout_id=rollout.id,
+            problem_id=problem.id,
+            status="failed",
+            reason="no code in the answer",
+            sandbox="none",
         )
     try:
         judgement = judge_cases(sandbox, code, problem)

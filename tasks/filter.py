@@ -21,6 +21,4 @@ def filter_problems(
     iteration: int,
 ) -> StageResult:
     offered = [results_of(made).files["problems"] for made in proposals]
-    return core.run(
-        Path(directory), Path(project), offered, generate, suites, section, verify, project_seed, iteration
-    )
+    return core.run(Path(directory), Path(project), offered, generate, suites, section, verify, project_seed, iteration)

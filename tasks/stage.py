@@ -46,7 +46,6 @@ def stage_task(version: int, description: str) -> Callable[[Callable[..., StageR
             return result.model_dump(mode="json")
 
         return task(
-            run,
             name=function.__name__,
             version=str(version),
             description=description,
@@ -55,7 +54,7 @@ def stage_task(version: int, description: str) -> Callable[[Callable[..., StageR
             persist_result=True,
             result_serializer="json",
             retry_condition_fn=_worth_another_try,
-        )
+        )(run)
 
     return decorate
 

@@ -1,7 +1,7 @@
 """A tiny Llama that writes code: real MLX, real sampling, real training steps, in milliseconds.
 
-It has learnt one thing: to answer any prompt with `def f(n):` and `return n + D`, D being 1, 2 or 3 as likely as not. So
-about a third of its answers to a problem of `problems()` are right, which is what a training stage needs to have
+It has learnt one thing: to answer any prompt with `def f(n):` and `return n + D`, D being 1, 2 or 3 as likely as not.
+So about a third of its answers to a problem of `problems()` are right, which is what a training stage needs to have
 something to learn from.
 """
 
@@ -93,7 +93,9 @@ def _tokenizer(directory: Path) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     special = [AddedToken(token, special=True, normalized=False) for token in ("<|start|>", "<|end|>")]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator([answer(1), problem(1).prompt, "user assistant"] * 20, trainer)
     tokenizer.save(str(directory / "tokenizer.json"))
     settings: dict[str, Any] = {

@@ -65,7 +65,9 @@ def test_k3_is_an_unbiased_estimate_of_the_divergence() -> None:
 
 def test_importance_weights_are_cut_at_the_cap() -> None:
     old, behaviour = mx.array([[0.0, 0.0, -3.0]]), mx.array([[0.0, -2.0, 0.0]])
-    np.testing.assert_allclose(np.array(importance_weights(old, behaviour, cap=2.0)), [[1.0, 2.0, math.exp(-3)]], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.array(importance_weights(old, behaviour, cap=2.0)), [[1.0, 2.0, math.exp(-3)]], rtol=1e-6
+    )
 
 
 def test_token_mean_counts_masked_tokens_only() -> None:

@@ -160,7 +160,9 @@ def test_a_saved_adapter_comes_back_with_its_shape(policy: Policy, tiny_model: P
     assert again.name == adapter.sha256
 
 
-def test_an_adapter_for_another_base_is_refused_with_both_names(policy: Policy, tiny_model: Path, tmp_path: Path) -> None:
+def test_an_adapter_for_another_base_is_refused_with_both_names(
+    policy: Policy, tiny_model: Path, tmp_path: Path
+) -> None:
     """Parity row 4."""
     other = shutil.copytree(tiny_model, tmp_path / "other")
     weights = dict(mx.load(str(other / "model.safetensors")))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.policy import Policy, load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
-from rlm_core.train import TrainReport, Trainer, grpo_loss, judged_groups, micro_batch, train
+from rlm_core.train import Trainer, TrainReport, grpo_loss, judged_groups, micro_batch, train
 from rlm_core.verify import judge_rollouts
 from tests import tiny
 from tests.core.conftest import Judged
@@ -24,11 +24,11 @@ LORA = LoraSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_
 SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, lora=LORA)
 
 
-def train_here(judged: Judged, model: Path, directory: Path, incumbent: AdapterRef | None = None, **changes: Any) -> TrainReport:
+def train_here(
+    judged: Judged, model: Path, directory: Path, incumbent: AdapterRef | None = None, **changes: Any
+) -> TrainReport:
     section = SECTION.model_copy(update=changes)
-    return train(
-        str(model), incumbent, judged.rollouts, judged.verdicts, section, 1.0, 3, directory, {"iteration": 1}
-    )
+    return train(str(model), incumbent, judged.rollouts, judged.verdicts, section, 1.0, 3, directory, {"iteration": 1})
 
 
 def weights(adapter: AdapterRef | None) -> dict[str, np.ndarray]:
@@ -79,7 +79,9 @@ def test_training_raises_the_pass_rate(tiny_model: Path, tmp_path: Path) -> None
     assert after > before + 0.2, (before, after)
 
 
-def test_only_adapter_weights_are_trainable_and_the_base_does_not_move(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+def test_only_adapter_weights_are_trainable_and_the_base_does_not_move(
+    judged: Judged, tiny_model: Path, tmp_path: Path
+) -> None:
     before = (tiny_model / "model.safetensors").read_bytes()
     report = train_here(judged, tiny_model, tmp_path)
     saved = weights(report.candidate)
@@ -162,7 +164,9 @@ def test_a_checkpoint_of_other_training_is_not_continued(judged: Judged, tiny_mo
     assert mixed.candidate.sha256 == straight.candidate.sha256
 
 
-def test_the_next_iteration_goes_on_from_adapter_and_optimizer(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+def test_the_next_iteration_goes_on_from_adapter_and_optimizer(
+    judged: Judged, tiny_model: Path, tmp_path: Path
+) -> None:
     first = train_here(judged, tiny_model, tmp_path / "1")
     second = train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
     assert second.candidate is not None
@@ -172,7 +176,10 @@ def test_the_next_iteration_goes_on_from_adapter_and_optimizer(judged: Judged, t
         return int(mx.load(f"{report.candidate.path}/optimizer.safetensors")["step"].item())  # type: ignore[index, union-attr, call-overload]
 
     assert step(second) == first.steps + second.steps
-    moved = [np.abs(a - b).max() for a, b in zip(weights(first.candidate).values(), weights(second.candidate).values(), strict=True)]
+    moved = [
+        np.abs(a - b).max()
+        for a, b in zip(weights(first.candidate).values(), weights(second.candidate).values(), strict=True)
+    ]
     assert 0 < max(moved) < 1
 
 
@@ -184,10 +191,10 @@ def test_an_incumbent_of_another_shape_is_refused(judged: Judged, tiny_model: Pa
         )
 
 
-def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
-    broken = [
-        r.model_copy(update={"logprobs": tuple(float("nan") for _ in r.logprobs)}) for r in judged.rollouts
-    ]
+def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(
+    judged: Judged, tiny_model: Path, tmp_path: Path
+) -> None:
+    broken = [r.model_copy(update={"logprobs": tuple(float("nan") for _ in r.logprobs)}) for r in judged.rollouts]
     with pytest.raises(StageFailed, match="not finite"):
         train_here(Judged(judged.problems, broken, judged.verdicts), tiny_model, tmp_path)
     recorded = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -215,7 +222,9 @@ def test_kl_penalty_is_zero_at_the_start_and_felt_later(judged: Judged, tiny_mod
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_every_optimizer_setting_has_an_effect(judged: Judged, tiny_model: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+def test_every_optimizer_setting_has_an_effect(
+    judged: Judged, tiny_model: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
     """Parity row 7."""
     usual = train_here(judged, tiny_model, tmp_path / "usual")
     changed = train_here(judged, tiny_model, tmp_path / "changed", **change)

@@ -39,7 +39,12 @@ def make_config(tiny_model: Path, tmp_path: Path) -> MakeConfig:
             "mutate": {"parents": 1, "max_tokens": 16},
             "filter": {"max_similarity": 1.0},
             "rollout": {"group_size": 6, "max_tokens": 20, "shard_problems": 2},
-            "train": {"learning_rate": 5e-3, "epochs": 2, "minibatch": 12, "lora": {"rank": 4, "modules": ["mlp.down_proj"]}},
+            "train": {
+                "learning_rate": 5e-3,
+                "epochs": 2,
+                "minibatch": 12,
+                "lora": {"rank": 4, "modules": ["mlp.down_proj"]},
+            },
             "evaluate": {"benchmark": benchmark, "holdout": holdout, "samples": 3, "max_tokens": 20},
             "prefect": {"retry_delay_s": 0.0},
         }

@@ -61,7 +61,13 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
     project = project_of(config)
     run = project.run(1)
     assert {path.name for path in run.iterdir() if path.is_file()} == FILES
-    assert {path.name for path in run.iterdir() if path.is_dir()} == {"adapter", "exams", "results", "rollouts", "verdicts"}
+    assert {path.name for path in run.iterdir() if path.is_dir()} == {
+        "adapter",
+        "exams",
+        "results",
+        "rollouts",
+        "verdicts",
+    }
 
     decision = GateDecision.model_validate_json((run / "decision.json").read_text())
     assert result["decision"] == decision.model_dump(mode="json")
