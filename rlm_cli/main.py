@@ -89,3 +89,7 @@ def main() -> None:
 def _end(line: str, code: int) -> None:
     print(line, file=sys.stderr)
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,7 @@ def _shares(problem: Problem) -> Iterator[float]:
     yield max(counts.values()) / total
     for constant in _CONSTANTS:
         yield counts[_key(constant)] / total
-    for answer in (_argument(0), _argument(1), _argument(-1), _length, _ordered, _reversed):
+    for answer in (_argument(0), _argument(1), _argument(-1), _length, _ordered):
         yield sum(_passes(answer, case) for case in problem.cases) / total
 
 
@@ -45,10 +45,6 @@ def _length(arguments: list[Any]) -> Any:
 
 def _ordered(arguments: list[Any]) -> Any:
     return sorted(arguments[0])
-
-
-def _reversed(arguments: list[Any]) -> Any:
-    return arguments[0][::-1]
 
 
 def _key(value: Any) -> str:

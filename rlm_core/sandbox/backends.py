@@ -38,15 +38,18 @@ class Backend:
     missing: Callable[[], str | None]
     """Why this machine cannot have it, with what to install, or None when it may."""
     launch: Callable[[Interpreter], Launch]
+    advice: str = ""
+    """What a person can do when it should work and does not."""
 
 
 # --------------------------------------------------------------------------------------------------------- bubblewrap
 
 
 def _bubblewrap_missing() -> str | None:
-    if shutil.which("bwrap") is None:
+    reason = _kernel_missing(landlock_abi=1)
+    if reason is None and shutil.which("bwrap") is None:
         return "bubblewrap is not installed: apt install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora)"
-    return _kernel_missing(landlock_abi=1)
+    return reason
 
 
 def _bubblewrap_launch(interpreter: Interpreter) -> Launch:
@@ -82,7 +85,7 @@ def _bubblewrap_mounts(interpreter: Interpreter) -> list[str]:
     sources = {path: path for path in (*interpreter.readable, interpreter.executable)}
     sources[Path("/rlm/inside")] = INSIDE
     links = [path for path in map(Path, SYSTEM) if path.is_symlink()]
-    parents = {parent for path in (*sources, *links) for parent in path.parents} - {Path("/")}
+    parents = {parent for path in (*sources, *links, *map(Path, DEVICES)) for parent in path.parents} - {Path("/")}
     arguments = []
     # Made explicitly, because bwrap lets only root into the parents that it makes by itself.
     for parent in sorted(parents):
@@ -121,8 +124,15 @@ def _landlock_launch(interpreter: Interpreter) -> Launch:
 
 
 BACKENDS = (
-    Backend("bubblewrap", "bubblewrap+landlock+seccomp", _bubblewrap_missing, _bubblewrap_launch),
-    Backend("landlock", "landlock+seccomp", _landlock_missing, _landlock_launch),
+    Backend(
+        name="bubblewrap",
+        title="bubblewrap+landlock+seccomp",
+        missing=_bubblewrap_missing,
+        launch=_bubblewrap_launch,
+        advice="if namespaces are refused, allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 on Debian, "
+        "kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu",
+    ),
+    Backend(name="landlock", title="landlock+seccomp", missing=_landlock_missing, launch=_landlock_launch),
 )
 """Strongest first."""
 

@@ -42,7 +42,7 @@ class Sandbox:
             self.run(_check_that_it_holds)
         except (ZygoteFault, InfrastructureFault) as fault:
             self.close()
-            raise SandboxUnavailable(f"the {backend.name} sandbox does not work here: {fault}") from fault
+            raise SandboxUnavailable("; ".join(filter(None, (str(fault), backend.advice)))) from fault
 
     def run(self, job: Callable[[Zygote], T]) -> T:
         """Run a job, which gets the zygote to fork children from; children that it leaves are killed.
@@ -129,8 +129,8 @@ def open_sandbox(name: str = "auto", limits: Limits | None = None, hash_seed: in
                 return Sandbox(backend, limits or Limits(), hash_seed)
         except SandboxUnavailable as error:
             reason = str(error)
-        reasons.append(f"{backend.name}: {reason}")
-    raise SandboxUnavailable("no sandbox can be had here. " + "; ".join(reasons))
+        reasons.append(f"the {backend.name} sandbox cannot be had here: {reason}")
+    raise SandboxUnavailable("; ".join(reasons))
 
 
 def available() -> list[tuple[str, str | None]]:

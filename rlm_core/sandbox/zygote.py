@@ -9,12 +9,11 @@ import subprocess
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rlm_core.sandbox.backends import Backend
+from rlm_core.sandbox.backends import Backend, Launch
 from rlm_core.sandbox.child import Child, Deadline
-from rlm_core.sandbox.interpreter import DEVICES, find_interpreter
+from rlm_core.sandbox.interpreter import DEVICES, Interpreter, find_interpreter
 from rlm_core.sandbox.limits import Limits
 
 _MAX_REPLY_BYTES = 1 << 16
@@ -50,23 +49,14 @@ class Zygote:
         self._control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with remote:
-                self._process = _start(launch.command, launch.directory, remote, hash_seed)
+                self._process = _start(launch, remote, hash_seed)
         except OSError as error:
             self._control.close()
             raise ZygoteFault(f"cannot start {launch.command[0]}: {error.strerror}") from error
         # Also when nobody calls `close`. Bound to this process, because a fork of it has a copy of this object.
         self._stop = weakref.finalize(self, _stop, self._process, self._control, os.getpid())
-        kernel_limits = limits.model_dump() | {"threads": limits.threads if launch.count_threads else None}
-        rules = {
-            "listable": [str(path) for path in interpreter.readable],
-            "readable": [str(path) for path in interpreter.exposed],
-            "devices": DEVICES,
-            "user": launch.user,
-            "keep_read_access": launch.keep_read_access,
-            "limits": kernel_limits,
-        }
         try:
-            self._ask(rules, "ready", timeout_s=limits.start_s)
+            self._ask(_rules(interpreter, launch, limits), {"ready": bool}, timeout_s=limits.start_s)
         except BaseException:
             self.close()
             raise
@@ -85,7 +75,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                pid = self._ask({"do": "fork"}, "pid", attach=[theirs.fileno()])["pid"]
+                pid = self._ask({"do": "fork"}, {"pid": int}, attach=[theirs.fileno()])["pid"]
             except BaseException:
                 ours.close()
                 raise
@@ -103,9 +93,9 @@ class Zygote:
             ZygoteFault: the zygote failed.
         """
         child.hang_up()
-        reply = self._ask({"do": "end", "pid": child.pid}, "status")
+        reply = self._ask({"do": "end", "pid": child.pid}, {"status": int, "cpu_s": float})
         del self._children[child.pid]
-        return End(int(reply["status"]), float(reply["cpu_s"]))
+        return End(**reply)
 
     def cpu_s(self, child: Child) -> float:
         """CPU seconds, user and system, that a child has used so far.
@@ -113,7 +103,8 @@ class Zygote:
         Raises:
             ZygoteFault: the zygote failed.
         """
-        return float(self._ask({"do": "look", "pid": child.pid}, "cpu_s")["cpu_s"])
+        reply = self._ask({"do": "look", "pid": child.pid}, {"cpu_s": float})
+        return float(reply["cpu_s"])
 
     def end_all(self) -> None:
         """Kill the children that are left."""
@@ -127,9 +118,13 @@ class Zygote:
         self._stop()
 
     def _ask(
-        self, message: dict[str, Any], expected: str, timeout_s: float | None = None, attach: Sequence[int] = ()
+        self,
+        message: dict[str, Any],
+        fields: dict[str, type],
+        timeout_s: float | None = None,
+        attach: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Send one message and return the reply, which must have the field `expected`."""
+        """Send one message and return the reply, which must consist of these fields with values of these types."""
         self._control.settimeout(timeout_s or self.limits.zygote_s)
         try:
             socket.send_fds(self._control, [json.dumps(message).encode()], attach)
@@ -141,9 +136,9 @@ class Zygote:
         if not reply:
             raise ZygoteFault(f"the sandbox's zygote ended: {self._last_words() or 'without a word'}")
         with contextlib.suppress(ValueError, RecursionError):
-            fields = json.loads(reply)
-            if isinstance(fields, dict) and expected in fields:
-                return fields
+            said = json.loads(reply)
+            if isinstance(said, dict) and {name: type(value) for name, value in said.items()} == fields:
+                return said
         raise ZygoteFault("the sandbox's zygote answered nonsense")
 
     def _last_words(self) -> str:
@@ -155,7 +150,19 @@ class Zygote:
         return lines[-1][:300] if lines else ""
 
 
-def _start(command: Sequence[str], directory: Path, remote: socket.socket, hash_seed: int) -> subprocess.Popen[bytes]:
+def _rules(interpreter: Interpreter, launch: Launch, limits: Limits) -> dict[str, Any]:
+    """What the zygote has to know to lock down its children: its first message."""
+    return {
+        "listable": [str(path) for path in interpreter.readable],
+        "readable": [str(path) for path in interpreter.exposed],
+        "devices": DEVICES,
+        "user": launch.user,
+        "keep_read_access": launch.keep_read_access,
+        "limits": limits.model_dump() | {"threads": limits.threads if launch.count_threads else None},
+    }
+
+
+def _start(launch: Launch, remote: socket.socket, hash_seed: int) -> subprocess.Popen[bytes]:
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/nonexistent",
@@ -170,9 +177,9 @@ def _start(command: Sequence[str], directory: Path, remote: socket.socket, hash_
         # -S: no site-packages; -s: none of the user's; -B: write no bytecode.
         arguments = ["-S", "-s", "-B", "-m", "inside", str(remote.fileno()), str(owner)]
         return subprocess.Popen(
-            [*command, *arguments],
+            [*launch.command, *arguments],
             env=environment,
-            cwd=directory,
+            cwd=launch.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

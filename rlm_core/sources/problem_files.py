@@ -1,9 +1,11 @@
 """Problem files: YAML or JSON lists and JSON Lines, for training, for exams and for judging one answer by hand.
 
-A name is a path, or `bank:train`, `bank:benchmark`, `bank:holdout` for the problems that ship with the package.
+A name is a path, or `bank:train`, `bank:benchmark`, `bank:holdout` for the problems that ship with the package. A part
+of the bank can be cut down to some levels of difficulty: `bank:train[starter,easy]`.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -19,6 +21,10 @@ from rlm_core.records import Problem
 from rlm_core.seeds import derive_seed
 
 BANK_PREFIX = "bank:"
+LEVELS = ("starter", "easy", "middling")
+"""Difficulty of the bank's problems: one line on page one of a tutorial; a few lines; an idea and a loop."""
+
+_BANK_NAME = re.compile(r"bank:(?P<part>\w+)(?:\[(?P<levels>[\w,]+)\])?")
 
 
 def read_problems(name: str) -> list[Problem]:
@@ -27,8 +33,10 @@ def read_problems(name: str) -> list[Problem]:
     Raises:
         ProblemError: the file is missing, empty, malformed, or holds a problem twice.
     """
-    path = _path_of(name)
+    path, levels = _path_of(name)
     problems = [_problem(name, place, content) for place, content in _entries(name, path)]
+    if levels:
+        problems = [problem for problem in problems if problem.difficulty in levels]
     if not problems:
         raise ProblemError(f"{name}: holds no problems")
     seen: dict[str, Problem] = {}
@@ -50,15 +58,20 @@ def bank_order(problems: Sequence[Problem], seed: int, iteration: int, wanted: i
     return shuffled[start:] + shuffled[:start]
 
 
-def _path_of(name: str) -> Path:
+def _path_of(name: str) -> tuple[Path, frozenset[str]]:
+    """Where the problems are, and which levels of difficulty are wanted; none named means all."""
     if not name.startswith(BANK_PREFIX):
-        return Path(name).expanduser()
+        return Path(name).expanduser(), frozenset()
     bank = Path(str(resources.files("rlm_core") / "bank"))
-    path = bank / f"{name.removeprefix(BANK_PREFIX)}.yaml"
-    if path.parent != bank or not path.is_file():
+    asked = _BANK_NAME.fullmatch(name)
+    path = bank / f"{asked['part']}.yaml" if asked else bank
+    if asked is None or not path.is_file():
         parts = ", ".join(sorted(BANK_PREFIX + file.stem for file in bank.glob("*.yaml")))
-        raise ProblemError(f"{name}: no such part of the bank; there are {parts}")
-    return path
+        raise ProblemError(f"{name}: no such part of the bank; there are {parts}, each also with levels as in [starter,easy]")
+    levels = frozenset((asked["levels"] or "").split(",")) - {""}
+    if unknown := sorted(levels - set(LEVELS)):
+        raise ProblemError(f"{name}: no level {', '.join(unknown)}; there are {', '.join(LEVELS)}")
+    return path, levels
 
 
 def _entries(name: str, path: Path) -> list[tuple[str, Any]]:

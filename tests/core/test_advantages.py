@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlm_core.advantages import group_advantages
@@ -33,16 +33,19 @@ def test_without_normalising_only_the_mean_is_taken_off() -> None:
     assert advantages.dtype == np.float64
 
 
+@settings(deadline=None)
 @given(rewards=rewards_of_a_group, normalise=st.booleans())
 def test_advantages_of_a_group_sum_to_0(rewards: list[float], normalise: bool) -> None:
     assert abs(group_advantages(rewards, normalise).sum()) < 1e-6
 
 
+@settings(deadline=None)
 @given(reward=st.floats(0, 1), size=st.integers(1, 64), normalise=st.booleans())
 def test_equal_rewards_teach_exactly_nothing(reward: float, size: int, normalise: bool) -> None:
     assert not group_advantages([reward] * size, normalise).any()
 
 
+@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth, shift=st.integers(-8, 8), normalise=st.booleans())
 def test_paying_everyone_more_changes_nothing(rewards: list[float], shift: int, normalise: bool) -> None:
     shifted = [reward + shift for reward in rewards]
@@ -51,6 +54,7 @@ def test_paying_everyone_more_changes_nothing(rewards: list[float], shift: int, 
     )
 
 
+@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth, scale=st.floats(0.25, 8))
 def test_the_scale_of_rewards_matters_only_without_normalising(rewards: list[float], scale: float) -> None:
     scaled = [scale * reward for reward in rewards]
@@ -60,13 +64,17 @@ def test_the_scale_of_rewards_matters_only_without_normalising(rewards: list[flo
     )
 
 
+@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth)
 def test_normalised_advantages_have_deviation_1(rewards: list[float]) -> None:
     deviation = group_advantages(rewards).std()
     assert deviation == pytest.approx(0.0 if len(set(rewards)) == 1 else 1.0)
 
 
+@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth, normalise=st.booleans())
 def test_a_better_reward_is_a_better_advantage(rewards: list[float], normalise: bool) -> None:
     advantages = group_advantages(rewards, normalise)
-    assert np.array_equal(np.sign(np.subtract.outer(advantages, advantages)), np.sign(np.subtract.outer(rewards, rewards)))
+    assert np.array_equal(
+        np.sign(np.subtract.outer(advantages, advantages)), np.sign(np.subtract.outer(rewards, rewards))
+    )

@@ -68,13 +68,15 @@ def test_a_block_of_another_language_is_not_the_answer() -> None:
     assert extract_code(f"```bash\npip install x\n```\nand then\n```python\n{CODE}```") == CODE
 
 
-@pytest.mark.parametrize("piece", ["\n", "\t\n", "```", "```\n", "``` ", "`", " ", "= ", "=\n", "def", "class ", "x = lambd\n"])
-@pytest.mark.parametrize("opening", ["", "```", "```python\n"])
+@pytest.mark.parametrize(
+    "piece", ["\n", "\t\n", "```", "```\n", "``` ", "`", " ", "= ", "=\n", "def", "class ", "x = lambd\n"]
+)
+@pytest.mark.parametrize("opening", ["", "```"])
 def test_a_long_answer_is_searched_in_linear_time(opening: str, piece: str) -> None:
-    text = opening + piece * (30_000 // len(piece))
+    text = opening + piece * (20_000 // len(piece))
     started = time.process_time()
     extract_code(text)
-    assert time.process_time() - started < 0.25
+    assert time.process_time() - started < 0.1
 
 
 def test_the_name_is_added_to_a_prompt_that_lacks_it() -> None:

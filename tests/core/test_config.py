@@ -54,8 +54,14 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
     ("text", "expected"),
     [
         # unknown keys, with the nearest known one
-        ("rollout: {max_token: 5}", "rollout.max_token: unknown setting; did you mean max_tokens? allowed: group_size, max"),
-        ("train: {lora: {rnk: 8}}", "train.lora.rnk: unknown setting; did you mean rank? allowed: rank, scale, dropout"),
+        (
+            "rollout: {max_token: 5}",
+            "rollout.max_token: unknown setting; did you mean max_tokens? allowed: group_size, max",
+        ),
+        (
+            "train: {lora: {rnk: 8}}",
+            "train.lora.rnk: unknown setting; did you mean rank? allowed: rank, scale, dropout",
+        ),
         ("verify: {limits: {dept: 9}}", "verify.limits.dept: unknown setting; did you mean depth? allowed: load_s"),
         ("rolout: {}", "rolout: unknown setting; did you mean rollout? allowed: project, seed, model, generate"),
         ("zzz: 1", "zzz: unknown setting; allowed: project, seed, model, generate"),

@@ -1,4 +1,4 @@
-"""Problem files: three formats with one meaning, refused with name and place; and the order in which the bank is used."""
+"""Problem files: three formats with one meaning, refused with name and place; and the order of the bank."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlm_core.errors import ProblemError
@@ -82,12 +82,24 @@ def test_a_file_that_a_stage_wrote_can_be_read_whatever_its_texts_hold(tmp_path:
         ("a.yaml", "just words", "problem 1: record: "),
         ("a.yaml", b"- prompt: \xff", "is not UTF-8 text"),
         ("a.json", json.dumps([CONTENT[0], {"prompt": "x"}]), "problem 2: entry_point: Field required"),
-        ("a.jsonl", json.dumps(CONTENT[0]) + "\n\n" + '{"prompt": 3}', "line 3: prompt: Input should be a valid string"),
+        (
+            "a.jsonl",
+            json.dumps(CONTENT[0]) + "\n\n" + '{"prompt": 3}',
+            "line 3: prompt: Input should be a valid string",
+        ),
         ("a.yaml", json.dumps([CONTENT[0] | {"cases": []}]), "problem 1: cases: Tuple should have at least 1 item"),
-        ("a.json", json.dumps(CONTENT[0] | {"cases": [{"input": [1]}]}), "problem 1: cases.0: Value error, a case needs"),
+        (
+            "a.json",
+            json.dumps(CONTENT[0] | {"cases": [{"input": [1]}]}),
+            "problem 1: cases.0: Value error, a case needs",
+        ),
         ("a.json", json.dumps(CONTENT[0] | {"promt": ""}), "problem 1: promt: Extra inputs are not permitted"),
         ("a.json", json.dumps(CONTENT[0] | {"float_tolerance": float("nan")}), "problem 1: Out of range float values"),
-        ("a.yaml", "- {prompt: x, entry_point: f, cases: [{input: [2024-01-01], expected: 1}]}", "problem 1: Object of type"),
+        (
+            "a.yaml",
+            "- {prompt: x, entry_point: f, cases: [{input: [2024-01-01], expected: 1}]}",
+            "problem 1: Object of type",
+        ),
         ("a.json", "[" * 900 + "]" * 900, "problem 1: record: "),
         ("a.json", json.dumps([CONTENT[0], CONTENT[1], CONTENT[0]]), "double is there twice"),
         ("a.json", json.dumps([CONTENT[0], CONTENT[0] | {"domain": "maths"}]), "double is there twice"),
@@ -123,6 +135,7 @@ def test_the_parts_of_the_bank_are_different_files() -> None:
     assert len(firsts) == 3
 
 
+@settings(deadline=None)
 @given(size=st.integers(1, 30), wanted=st.integers(1, 40), seed=st.integers(0, 5))
 def test_every_problem_comes_up_before_one_comes_up_again(size: int, wanted: int, seed: int) -> None:
     bank = problems(size)

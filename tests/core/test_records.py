@@ -77,7 +77,9 @@ def test_a_problem_that_cannot_be_posed_is_refused(changes: dict[str, Any]) -> N
         problem(**changes)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "1f", "f()", "os.system", "f;g", "def f", "../f", "class", "return", "None"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "1f", "f()", "os.system", "f;g", "def f", "../f", "class", "return", "None"]
+)
 def test_an_entry_point_that_no_function_can_have_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="identifier"):
         problem(entry_point=name)

@@ -11,7 +11,9 @@ from rlm_core.trivial import best_trivial_share
 def problem(*cases: tuple[list[Any], Any], **fields: Any) -> Problem:
     """A problem with these inputs and expected values; an exception's class expects that exception."""
     content = [
-        {"input": given, "raises": expected.__name__} if isinstance(expected, type) else {"input": given, "expected": expected}
+        {"input": given, "raises": expected.__name__}
+        if isinstance(expected, type)
+        else {"input": given, "expected": expected}
         for given, expected in cases
     ]
     return Problem.model_validate({"prompt": "p", "entry_point": "f", "cases": content, **fields})
@@ -66,6 +68,8 @@ def test_the_best_trivial_share_is_as_counted_by_hand(cases: list[tuple[list[Any
     ],
     ids=["unordered", "tolerance"],
 )
-def test_a_trivial_answer_is_judged_as_leniently_as_any(rule: dict[str, Any], cases: list[tuple[list[Any], Any]]) -> None:
+def test_a_trivial_answer_is_judged_as_leniently_as_any(
+    rule: dict[str, Any], cases: list[tuple[list[Any], Any]]
+) -> None:
     assert best_trivial_share(problem(*cases, **rule)) == 1.0
     assert best_trivial_share(problem(*cases)) < 1.0

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlm_core import progress, verify
@@ -69,11 +69,14 @@ def verdict(passed: int, of: int, status: Any = "failed", reason: str = "") -> V
         (0, 0, 0.25, 0.5, 0.0),
     ],
 )
-def test_the_reward_is_as_computed_by_hand(passed: int, of: int, trivial: float, credit: float, expected: float) -> None:
+def test_the_reward_is_as_computed_by_hand(
+    passed: int, of: int, trivial: float, credit: float, expected: float
+) -> None:
     status = "passed" if of and passed == of else "failed"
     assert reward(verdict(passed, of, status), trivial, credit) == pytest.approx(expected, abs=1e-15)
 
 
+@settings(deadline=None)
 @given(of=st.integers(1, 20), missing=st.integers(1, 20), trivial=st.floats(0, 1), credit=st.floats(0, 1))
 def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
     of: int, missing: int, trivial: float, credit: float
@@ -85,6 +88,7 @@ def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
         assert paid == 0.0
 
 
+@settings(deadline=None)
 @given(of=st.integers(2, 20), trivial=st.floats(0, 0.99), credit=st.floats(0, 1))
 def test_one_more_passed_case_is_never_paid_less(of: int, trivial: float, credit: float) -> None:
     paid = [reward(verdict(passed, of), trivial, credit) for passed in range(of)]

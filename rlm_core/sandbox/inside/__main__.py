@@ -33,6 +33,8 @@ from .child import Child
 _JOB_DESCRIPTOR, _RULESET_DESCRIPTOR = 3, 4
 _OUT_OF_THE_WAY = 100
 _HIGHEST_DESCRIPTOR = 256
+"""More than this process ever has open."""
+_MAX_MESSAGE_BYTES = 1 << 18
 
 WARM = """
     abc array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
@@ -85,7 +87,7 @@ class Zygote:
         ready = {descriptor for descriptor, _ in poller.poll()}
         if self._owner in ready:
             self._leave()
-        message, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+        message, descriptors, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE_BYTES, 1)
         if not message:
             self._leave()
         return json.loads(message), descriptors
@@ -150,11 +152,15 @@ def _cpu_s(process: int) -> float:
     return time.clock_gettime((~process << 3) | 2)
 
 
+def _renumber(descriptor: int) -> int:
+    """Give an inherited descriptor the lowest number; it has come with the one that it has in a large parent."""
+    low = os.dup(descriptor)
+    os.close(descriptor)
+    return low
+
+
 def main() -> NoReturn:
-    # Inherited descriptors keep the numbers that they have in a large parent; here they have to be low (see
-    # _HIGHEST_DESCRIPTOR).
-    control, owner = (os.dup(int(number)) for number in sys.argv[1:3])
-    os.closerange(max(control, owner) + 1, 1 << 16)
+    control, owner = (_renumber(int(number)) for number in sys.argv[1:3])
     Zygote(socket.socket(fileno=control), owner).serve()
 
 

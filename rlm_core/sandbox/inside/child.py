@@ -1,6 +1,6 @@
 """A child: loads one piece of untrusted code and calls its entry point, as the parent asks over the job's socket.
 
-A request is a JSON object with a `nonce`, the word `do` and what it needs; an answer is `[nonce, kind, payload, output]`:
+A request is an object with a `nonce`, the word `do` and what it needs; an answer is `[nonce, kind, payload, output]`:
 
     do      needs                 kind        payload
     load    code, entry_point     loaded      null

@@ -39,7 +39,7 @@ class Closed(Exception):
 
 
 class Encoder:
-    """Encodes values up to a number of nodes, a nesting depth, and a size of the text and numbers in them, per value."""
+    """Encodes values up to a number of nodes, a nesting depth, and a size of the text and numbers in each."""
 
     def __init__(self, nodes: int, depth: int, size_mb: int) -> None:
         self._nodes = nodes

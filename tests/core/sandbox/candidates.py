@@ -128,4 +128,6 @@ CANDIDATES = {
     "139_sleep_in_slices": TIMEOUT,
     "140_dict_and_list_subclasses": WRONG,
     "141_kernel_state": Must("failed", outcomes=("failed",), runs=2),
+    "142_ok_common_calls": PASS,
+    "143_starve_the_machinery": Must("failed", outcomes=("timeout", "raised", "not_run")),
 }

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,16 +15,20 @@ from rlm_core.sandbox import Limits, Sandbox, available, open_sandbox
 SHORT = Limits(load_s=1.0, case_s=0.15, patience=2, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
 """Limits under which a candidate that hangs costs a test less than a second."""
 
-_REASONS = dict(available())
+REASONS = dict(available())
+"""Why a sandbox cannot be had on this machine, or None, by its name."""
 
 each_sandbox = pytest.mark.parametrize(
     "sandbox_name",
     [
         pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
-        for name, reason in _REASONS.items()
+        for name, reason in REASONS.items()
     ],
 )
 """Runs a test in every sandbox that this machine has."""
+
+
+needs_landlock = pytest.mark.skipif(REASONS["landlock"] is not None, reason=str(REASONS["landlock"]))
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +117,6 @@ class Canaries:
 
 @pytest.fixture(scope="session")
 def canaries() -> Iterator[Canaries]:
-    import tempfile
-
     # Not pytest's own directory, which only its owner may enter: the sandbox has to do the work.
     with tempfile.TemporaryDirectory(prefix="canaries", dir="/tmp") as directory:
         canaries = Canaries(Path(directory))
@@ -127,7 +130,7 @@ def sandboxes(canaries: Canaries) -> Iterator[dict[str, Sandbox]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "CANARY-AWS-7f3a")
         patch.setenv("HOME", str(canaries.home))
-        opened = {name: open_sandbox(name, SHORT) for name, reason in _REASONS.items() if reason is None}
+        opened = {name: open_sandbox(name, SHORT) for name, reason in REASONS.items() if reason is None}
     yield opened
     for sandbox in opened.values():
         sandbox.close()

@@ -176,7 +176,7 @@ def test_loading_has_a_limit_too(sandbox_name: str, code: str) -> None:
 
 def test_a_busy_machine_is_not_the_codes_fault(sandbox_name: str) -> None:
     """The child is stopped for longer than its limit and goes on afterwards: it had no processor in between."""
-    code = "import time\ndef f():\n    end = time.process_time() + 0.1\n    while time.process_time() < end: pass\n    return 1"
+    code = "import time\ndef f():\n    while time.process_time() < 0.1: pass\n    return 1"
     with open_sandbox(sandbox_name, SHORT.model_copy(update={"patience": 10})) as sandbox:
         assert sandbox._zygote is not None
         before = processes_of_session(sandbox._zygote.pid)
@@ -236,21 +236,22 @@ def test_all_cases_together_have_a_limit(sandbox_name: str) -> None:
 
 def test_results_of_a_reference(sandbox: Sandbox) -> None:
     code = (
-        "def f(x):\n"
-        "    return [1, 2.5, 'a', None, (True, {'k': [1]}), {1}, float('nan'), {1: 2}, 2 ** 5000, b'x', object, 1 / 0][x]"
+        "usable = [1, 2.5, 'a', None, (True, {'k': [1]})]\n"
+        "unusable = [{1}, float('nan'), {1: 2}, 2 ** 5000, b'x', object]\n"
+        "def f(x): return usable[x] if x < 100 else unusable[x - 100]\n"
     )
-    code = code.replace("1 / 0][x]", "0][x] if x < 12 else [][x]")
-    results = run_cases(sandbox, code, "f", [[index] for index in (0, 1, 2, 3, 4, 12)])
-    values = [1, 2.5, "a", None, [True, {"k": [1]}]]
-    assert results[:5] == [Value(value=value) for value in values]
+    results = run_cases(sandbox, code, "f", [[index] for index in range(6)])
+    assert results[:5] == [Value(value=value) for value in (1, 2.5, "a", None, [True, {"k": [1]}])]
     assert results[5] == Raised(exception="IndexError", message="list index out of range")
-    assert all(isinstance(result, Unusable) for result in run_cases(sandbox, code, "f", [[n] for n in range(5, 11)]))
+    others = run_cases(sandbox, code, "f", [[index] for index in range(100, 106)])
+    assert [type(result) for result in others] == [Unusable] * 6
 
 
 def test_a_reference_that_comes_to_nothing_says_why(sandbox: Sandbox) -> None:
-    assert run_cases(sandbox, "def f(:", "f", [[1], [2]]) == [
-        Unusable(reason="does not load: SyntaxError: invalid syntax (main.py, line 1)")
-    ] * 2
+    assert (
+        run_cases(sandbox, "def f(:", "f", [[1], [2]])
+        == [Unusable(reason="does not load: SyntaxError: invalid syntax (main.py, line 1)")] * 2
+    )
     code = "import os\ndef f(n): os._exit(n) if n else 0"
     assert run_cases(sandbox, code, "f", [[3], [0], ["x" * (5 << 20)]]) == [
         Unusable(reason="its process ended with status 3"),

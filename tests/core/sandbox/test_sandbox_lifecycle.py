@@ -22,7 +22,7 @@ from rlm_core.sandbox.inside import landlock
 from rlm_core.sandbox.interpreter import INSIDE, Interpreter, find_interpreter
 from rlm_core.verifiers.cases import judge_cases
 
-from .conftest import SHORT, each_sandbox, processes_of_session
+from .conftest import REASONS, SHORT, each_sandbox, needs_landlock, processes_of_session
 
 RIGHT = "import math\nsolve = math.factorial\n"
 WRONG = "def solve(n): return 0\n"
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
 
 
 def open_descriptors() -> set[str]:
-    return {f"{link.name} {os.readlink(link)}" for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+    return {f"{link.name} {link.readlink()}" for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
 
 
 # ---------------------------------------------------------------------------------------------------------- clean up
@@ -94,7 +94,7 @@ def test_a_forgotten_sandbox_is_closed(sandbox_name: str) -> None:
 
 @each_sandbox
 def test_an_interrupted_job_leaves_a_usable_sandbox(fresh: Sandbox, factorial: Problem) -> None:
-    def interrupted(zygote: object) -> None:
+    def interrupted(_zygote: object) -> None:
         fresh._zygote.fork()  # type: ignore[union-attr]
         raise KeyboardInterrupt
 
@@ -127,7 +127,11 @@ def test_nothing_is_left_when_the_parent_is_killed(sandbox_name: str, inheritor:
     """Also when a fork of the parent lives on and holds every descriptor that the parent had."""
     command = [sys.executable, "-c", OWNER, sandbox_name, inheritor]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
+        start_new_session=True,
     ) as owner:
         assert owner.stdout is not None
         try:
@@ -229,7 +233,7 @@ def bad_zygote(directory: Path, fault: str) -> Backend:
     return Backend("bad", "bad", landlocked.missing, launch)
 
 
-@pytest.mark.skipif(dict(available())["landlock"] is not None, reason="needs the landlock sandbox")
+@needs_landlock
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_zygote_that_fails_twice_is_nobodys_fault(tmp_path: Path, factorial: Problem, fault: str) -> None:
     limits = SHORT.model_copy(update={"zygote_s": 0.5})
@@ -244,8 +248,10 @@ def test_a_zygote_that_fails_twice_is_nobodys_fault(tmp_path: Path, factorial: P
 # -------------------------------------------------------------------------------------------------------- fail closed
 
 
-@pytest.mark.parametrize("what", ["landlock.restrict", "seccomp.restrict", "kernel.die_with_parent", "_limit_resources"])
-@pytest.mark.skipif(dict(available())["landlock"] is not None, reason="needs the landlock sandbox")
+@pytest.mark.parametrize(
+    "what", ["landlock.restrict", "seccomp.restrict", "kernel.die_with_parent", "_limit_resources"]
+)
+@needs_landlock
 def test_a_restriction_that_fails_stops_everything(tmp_path: Path, what: str) -> None:
     backend = bad_zygote(tmp_path, "hang")
     lockdown = tmp_path / "inside" / "lockdown.py"
@@ -260,7 +266,7 @@ def test_a_restriction_that_fails_stops_everything(tmp_path: Path, what: str) ->
     ("what", "possible"),
     [("landlock.restrict", "reading a file"), ("seccomp.restrict", "opening a socket, starting a process")],
 )
-@pytest.mark.skipif(dict(available())["landlock"] is not None, reason="needs the landlock sandbox")
+@needs_landlock
 def test_a_restriction_that_does_nothing_is_noticed(tmp_path: Path, what: str, possible: str) -> None:
     backend = bad_zygote(tmp_path, "hang")
     lockdown = tmp_path / "inside" / "lockdown.py"
@@ -274,7 +280,7 @@ def test_a_restriction_that_does_nothing_is_noticed(tmp_path: Path, what: str, p
 
 
 def test_auto_is_the_strongest_that_works() -> None:
-    usable = [name for name, reason in available() if reason is None]
+    usable = [name for name, reason in REASONS.items() if reason is None]
     if not usable:
         pytest.skip("no sandbox works on this machine")
     with open_sandbox(limits=SHORT) as sandbox:

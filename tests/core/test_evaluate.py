@@ -1,0 +1,142 @@
+"""pass@k against enumeration, and what an exam's report and key depend on."""
+
+from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rlm_core.config import EvaluateSection
+from rlm_core.errors import InfrastructureFault
+from rlm_core.evaluate import _pass_at, _report, exam_key, pass_at_k, require_complete, suite_digest
+from rlm_core.records import ExamReport, Problem, ProblemScore, Rollout, Verdict
+
+PROBLEMS = [
+    Problem.model_validate({"prompt": "p", "entry_point": name, "cases": [{"input": [1], "expected": 2}]})
+    for name in "ab"
+]
+
+
+def enumerated(samples: int, correct: int, k: int) -> float:
+    """Share of the ways to draw k of the answers that hold a right one."""
+    draws = list(combinations([True] * correct + [False] * (samples - correct), k))
+    return sum(any(draw) for draw in draws) / len(draws)
+
+
+@pytest.mark.parametrize("samples", range(1, 9))
+def test_pass_at_k_is_the_share_of_draws_that_hold_a_right_answer(samples: int) -> None:
+    for correct in range(samples + 1):
+        for k in range(1, samples + 1):
+            assert pass_at_k(samples, correct, k) == pytest.approx(enumerated(samples, correct, k), abs=1e-12)
+
+
+def test_pass_at_k_as_computed_by_hand() -> None:
+    assert pass_at_k(4, 1, 1) == 0.25
+    assert pass_at_k(4, 2, 2) == pytest.approx(1 - 1 / 6)
+    assert (pass_at_k(4, 0, 4), pass_at_k(4, 1, 4), pass_at_k(200, 200, 1)) == (0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("samples", "correct", "k"), [(4, 5, 1), (4, -1, 1), (4, 1, 0), (4, 1, 5)])
+def test_impossible_counts_are_our_own_bugs(samples: int, correct: int, k: int) -> None:
+    with pytest.raises(AssertionError):
+        pass_at_k(samples, correct, k)
+
+
+def score(samples: int, correct: int) -> ProblemScore:
+    return ProblemScore(problem_id="p", entry_point="f", samples=samples, correct=correct)
+
+
+@pytest.mark.parametrize(
+    ("samples", "ks"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])]
+)
+def test_pass_at_is_given_for_powers_of_two_and_the_number_of_samples(samples: int, ks: list[int]) -> None:
+    assert list(_pass_at([score(samples, 1)], samples)) == ks
+
+
+def test_pass_at_is_the_mean_over_complete_problems() -> None:
+    # pass@1: 1/4 and 2/4; pass@2: 1 - 3/6 and 1 - 1/6; pass@4: 1 and 1. The third problem lost an answer.
+    scores = [score(4, 1), score(4, 2), score(3, 0)]
+    assert _pass_at(scores, 4) == {1: 0.375, 2: pytest.approx(2 / 3), 4: 1.0}
+    assert _pass_at([score(3, 3)], 4) == {}
+
+
+KEY: dict[str, Any] = {
+    "base_fingerprint": "b",
+    "policy": "base",
+    "suite": "s",
+    "seed": 1,
+    "evaluate": EvaluateSection(),
+    "suffix": " Go.",
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base_fingerprint": "c"},
+        {"policy": "abc"},
+        {"suite": "t"},
+        {"seed": 2},
+        {"suffix": " Stop."},
+        {"evaluate": EvaluateSection(samples=5)},
+        {"evaluate": EvaluateSection(temperature=0.6)},
+        {"evaluate": EvaluateSection(top_p=0.9)},
+        {"evaluate": EvaluateSection(max_tokens=73)},
+    ],
+    ids=str,
+)
+def test_an_exam_key_changes_with_everything_that_a_report_depends_on(change: dict[str, Any]) -> None:
+    assert exam_key(**(KEY | change)) != exam_key(**KEY)
+
+
+def test_an_exam_key_does_not_change_with_anything_else() -> None:
+    renamed = EvaluateSection(benchmark="copy of the benchmark", holdout="copy of the holdout")
+    assert exam_key(**(KEY | {"evaluate": renamed})) == exam_key(**KEY)
+
+
+def test_a_suite_is_its_problems_whatever_their_order() -> None:
+    assert suite_digest(PROBLEMS) == suite_digest(PROBLEMS[::-1])
+    assert suite_digest(PROBLEMS) != suite_digest(PROBLEMS[:1])
+
+
+def report(*statuses: Any) -> ExamReport:
+    """The report on two samples of each of the problems, judged like this."""
+    answers = [
+        Rollout(
+            problem_id=problem.id,
+            index=index,
+            seed=0,
+            prompt_tokens=(1,),
+            tokens=(1,) * (index + 1),
+            logprobs=(0.0,) * (index + 1),
+            text="",
+            finish_reason="length" if index else "stop",
+        )
+        for problem in PROBLEMS
+        for index in (0, 1)
+    ]
+    verdicts = [
+        Verdict(rollout_id=answer.id, problem_id=answer.problem_id, status=status, sandbox="s")
+        for answer, status in zip(answers, statuses, strict=True)
+    ]
+    policy: Any = SimpleNamespace(name="base", base="m")
+    return _report(policy, "suite", PROBLEMS, EvaluateSection(samples=2), 7, answers, verdicts, 1.5)
+
+
+def test_a_report_counts_right_answers_per_problem() -> None:
+    made = report("passed", "failed", "passed", "passed")
+    assert [(score.entry_point, score.samples, score.correct) for score in made.problems] == [("a", 2, 1), ("b", 2, 2)]
+    assert made.pass_at == {1: 0.75, 2: 1.0}
+    assert (made.tokens, made.truncated_share, made.infrastructure_faults) == (6, 0.5, 0)
+    assert (made.policy, made.base_model, made.k, made.seed, made.duration_s) == ("base", "m", 2, 7, 1.5)
+    assert made.suite_digest == suite_digest(PROBLEMS)
+    require_complete(made)
+
+
+def test_an_answer_lost_to_a_fault_is_not_a_wrong_one_and_makes_the_exam_incomplete() -> None:
+    made = report("passed", "infrastructure", "failed", "passed")
+    assert [(score.samples, score.correct) for score in made.problems] == [(1, 1), (2, 1)]
+    assert made.pass_at == {1: 0.5, 2: 1.0}
+    assert made.infrastructure_faults == 1
+    with pytest.raises(InfrastructureFault, match="1 answers on suite could not be judged"):
+        require_complete(made)

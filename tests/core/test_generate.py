@@ -1,0 +1,256 @@
+"""The model's proposals: what can be used becomes a problem, all else a rejection, and nothing a crash."""
+
+import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rlm_core.config import GenerateSection
+from rlm_core.generate import collect, parse_proposal, problem_json, proposal_prompt, propose
+from rlm_core.policy import Completion, Request
+from rlm_core.records import Case, Problem, Provenance, Rejection
+from rlm_core.sources.problem_files import read_problems
+
+MODEL = Provenance(source="model")
+PROPOSAL: dict[str, Any] = {
+    "id": "add",
+    "description": "adds a and b.",
+    "signature": "add(a: int, b: int) -> int",
+    "tests": [{"input": [1, 2], "expected": 3}, {"input": [0, 0], "expected": 0}],
+    "solution": "def add(a, b):\n    return a + b",
+}
+JSON = json.dumps(PROPOSAL)
+PROBLEM = Problem(
+    prompt="Write a Python function `add(a: int, b: int)` that adds a and b.",
+    entry_point="add",
+    signature="add(a: int, b: int) -> int",
+    domain="maths",
+    cases=(Case(input=[1, 2], expected=3), Case(input=[0, 0], expected=0)),
+    reference="def add(a, b):\n    return a + b",
+    provenance=MODEL,
+)
+
+
+def parse(text: str) -> Problem:
+    return parse_proposal(text, MODEL, "maths")
+
+
+def collected(text: str) -> Problem | Rejection:
+    problems, rejections = collect([text], "generate", [MODEL], ["maths"])
+    [only] = [*problems, *rejections]
+    return only
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JSON,
+        json.dumps(PROPOSAL, indent=2),
+        f"Here is one:\n\n```json\n{JSON}\n```\nI hope that it is of use {{really}}.",
+        f"```\n{JSON}",
+        f"[{JSON}, {json.dumps(PROPOSAL | {'id': 'second'})}]",
+        JSON.replace('"signature": "add', '"signature": "def add').replace("-> int", "-> int:"),
+        JSON.replace('"', "'"),
+        JSON[:-1] + ",}",
+    ],
+    ids=["clean", "indented", "fenced", "unclosed-fence", "list", "def-and-colon", "single-quotes", "trailing-comma"],
+)
+def test_a_proposal_is_understood_however_it_is_wrapped(text: str) -> None:
+    assert parse(text) == PROBLEM
+
+
+def test_what_was_written_before_the_end_came_is_kept() -> None:
+    cut = JSON[: JSON.index(', "solution"')]
+    assert parse(cut) == PROBLEM.model_copy(update={"reference": None})
+
+
+def test_one_argument_needs_no_list() -> None:
+    tests = [{"input": "ab", "expected": 2}, {"input": {"a": 1}, "expected": None}]
+    assert parse(json.dumps(PROPOSAL | {"tests": tests})).cases == (
+        Case(input=["ab"], expected=2),
+        Case(input=[{"a": 1}], expected=None),
+    )
+
+
+@pytest.mark.parametrize("solution", ["", "  ", None, 5, ["def add(a, b): ..."]])
+def test_a_solution_that_is_no_text_is_none(solution: Any) -> None:
+    assert parse(json.dumps(PROPOSAL | {"solution": solution})).reference is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no JSON object in the answer"),
+        ("I cannot think of any.", "no JSON object in the answer"),
+        ("[1, 2, 3]", "no JSON object in the answer"),
+        ("{{{{]]]]", "no JSON object in the answer"),
+        ("{}", "signature and description must be texts"),
+        (
+            json.dumps({k: v for k, v in PROPOSAL.items() if k != "signature"}),
+            "signature and description must be texts",
+        ),
+        (json.dumps(PROPOSAL | {"description": ["adds"]}), "signature and description must be texts"),
+        (json.dumps(PROPOSAL | {"description": " "}), "signature and description must be texts"),
+        (json.dumps({k: v for k, v in PROPOSAL.items() if k != "tests"}), "tests must be a list"),
+        (json.dumps(PROPOSAL | {"tests": {"input": [1], "expected": 1}}), "tests must be a list"),
+        (json.dumps(PROPOSAL | {"tests": "assert add(1, 2) == 3"}), "tests must be a list"),
+        (json.dumps(PROPOSAL | {"tests": ["assert add(1, 2) == 3"]}), "each test needs input and expected"),
+        (json.dumps(PROPOSAL | {"tests": [{"input": [1]}]}), "each test needs input and expected"),
+        (json.dumps(PROPOSAL | {"tests": []}), "cases: Tuple should have at least 1 item"),
+        (
+            json.dumps(PROPOSAL | {"signature": "os.system('ls')"}),
+            "entry_point: Value error, must be a Python identifier",
+        ),
+        (json.dumps(PROPOSAL | {"signature": ""}), "entry_point: Value error, must be a Python identifier"),
+        (JSON.replace("[1, 2]", "[1e999, 2]"), "Out of range float values are not JSON compliant"),
+        (JSON.replace("[1, 2]", '["\\ud800", 2]'), "record: Invalid JSON"),
+    ],
+    ids=range(18),
+)
+def test_an_unusable_answer_is_a_rejection_with_a_reason(text: str, reason: str) -> None:
+    rejection = collected(text)
+    assert isinstance(rejection, Rejection)
+    assert (rejection.stage, rejection.rule, rejection.proposal) == ("generate", "well_formed", text)
+    assert rejection.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": ' * 5_000,
+        "{" * 3_000,
+        '{"tests": ' + "[" * 50_000,
+        JSON.replace("[1, 2]", "[" * 400 + "]" * 400),
+        JSON.replace("[1, 2]", "[" * 20_000 + "]" * 20_000),
+    ],
+    ids=["objects", "braces", "lists", "a-deep-value", "a-very-deep-value"],
+)
+def test_an_answer_nested_too_deep_is_a_rejection_cut_to_a_readable_length(text: str) -> None:
+    rejection = collected(text)
+    assert isinstance(rejection, Rejection)
+    assert rejection.reason
+    assert rejection.proposal == text[:2_000]
+
+
+def test_problems_and_rejections_keep_their_order_and_origin() -> None:
+    mutation = Provenance(source="mutation", parent="p")
+    texts = [JSON, "nothing", JSON.replace("add(", "plus("), ""]
+    problems, rejections = collect(texts, "mutate", [MODEL, MODEL, mutation, mutation], ["maths", "dp", "dp", "dp"])
+    assert [(p.entry_point, p.domain, p.provenance) for p in problems] == [
+        ("add", "maths", MODEL),
+        ("plus", "dp", mutation),
+    ]
+    assert [(r.stage, r.proposal) for r in rejections] == [("mutate", "nothing"), ("mutate", "")]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+almost_proposals = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.just(PROPOSAL[name]) | json_values for name in ("description", "signature", "tests", "solution")
+    },
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text() | st.text(alphabet='{}[]",:\\ \n`abe019.-'))
+@example("{\x00")
+def test_any_text_is_a_problem_or_a_rejection(text: str) -> None:
+    outcome = collected(text)
+    assert isinstance(outcome, Problem) or outcome.reason
+
+
+@settings(max_examples=200, deadline=None)
+@given(content=almost_proposals, cut=st.integers(0, 400), junk=st.text(max_size=5))
+def test_any_broken_proposal_is_a_problem_or_a_rejection(content: dict[str, Any], cut: int, junk: str) -> None:
+    text = json.dumps(content)
+    outcome = collected(text[:cut] + junk + text[cut:])
+    if isinstance(outcome, Problem):
+        assert Problem.model_validate_json(outcome.model_dump_json()) == outcome
+        assert outcome.provenance == MODEL
+    else:
+        assert outcome.reason
+
+
+def test_a_problem_comes_back_from_the_form_in_which_it_is_shown() -> None:
+    assert parse(problem_json(PROBLEM)) == PROBLEM
+
+
+@pytest.mark.parametrize("part", ["train", "benchmark", "holdout"])
+def test_every_bank_problem_comes_back_from_the_form_in_which_it_is_shown(part: str) -> None:
+    for problem in read_problems(f"bank:{part}"):
+        again = parse(problem_json(problem))
+        assert (again.entry_point, again.cases, again.reference, again.signature) == (
+            problem.entry_point,
+            problem.cases,
+            problem.reference,
+            problem.signature,
+        )
+        assert again.prompt.partition(" that ")[2] == problem.prompt.partition(" that ")[2] != ""
+
+
+def test_cases_that_expect_exceptions_are_not_shown() -> None:
+    cases = (*PROBLEM.cases, Case(input=["a", "b"], raises="TypeError"))
+    assert parse(problem_json(PROBLEM.model_copy(update={"cases": cases}))) == PROBLEM
+
+
+def test_a_problem_without_signature_and_the_usual_words_can_be_shown() -> None:
+    plain = Problem(prompt="Add them.", entry_point="add", cases=PROBLEM.cases)
+    again = parse(problem_json(plain))
+    assert (again.entry_point, again.prompt) == ("add", "Write a Python function `add` that Add them.")
+    assert (again.cases, again.reference) == (plain.cases, None)
+
+
+def test_a_prompt_names_the_subject_and_asks_for_recursion_only_when_told_to() -> None:
+    plain, recursive = (proposal_prompt("graphs", PROBLEM, use_recursion=flag) for flag in (False, True))
+    assert "graphs given as adjacency dicts" in plain
+    assert problem_json(PROBLEM) in plain
+    assert "recursion" not in plain
+    assert "recursion" in recursive
+
+
+class Scripted:
+    """A policy that gives the same answer to everything and keeps what it was asked."""
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+        self.prompts: list[str] = []
+        self.seeds: list[int] = []
+
+    def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
+        self.prompts.append(prompt)
+        return (len(self.prompts),)
+
+    def sample(self, requests: Sequence[Request], *_: object) -> list[Completion]:
+        self.seeds += [request.seed for request in requests]
+        return [Completion(tokens=[0], logprobs=[0.0]) for _ in requests]
+
+    def text(self, _: Sequence[int]) -> str:
+        return self._answer
+
+
+def test_domains_rotate_and_every_proposal_has_its_own_example_and_seed() -> None:
+    policy: Any = Scripted(JSON)
+    section = GenerateSection(from_model=5, domains=("graphs", "strings"))
+    problems, rejections = propose(policy, section, read_problems("bank:train"), seed=3)
+    assert [problem.domain for problem in problems] == ["graphs", "strings", "graphs", "strings", "graphs"]
+    assert rejections == []
+    assert len(set(policy.seeds)) == 5
+    subjects = [
+        "adjacency dicts" if "about graphs given as adjacency dicts" in prompt else "strings"
+        for prompt in policy.prompts
+    ]
+    assert subjects == ["adjacency dicts", "strings", "adjacency dicts", "strings", "adjacency dicts"]
+
+
+def test_without_proposals_wanted_the_model_is_not_asked() -> None:
+    policy: Any = SimpleNamespace()
+    assert propose(policy, GenerateSection(from_model=0), [PROBLEM], seed=0) == ([], [])

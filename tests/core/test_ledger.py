@@ -1,0 +1,329 @@
+"""The ledger: one transaction per gate, all or nothing, and one readable line for every way of being unusable."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlm_core.errors import LedgerError, UsageError
+from rlm_core.ledger import SCHEMA_VERSION, Base, Ledger, ProblemOutcome, open_ledger
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Problem, ProblemScore, SuiteComparison
+
+BASE = Base(name="model", fingerprint="f")
+FIRST = AdapterRef(path="start", sha256="0" * 64)
+
+
+def adapter(iteration: int) -> AdapterRef:
+    return AdapterRef(path=f"runs/{iteration:04d}/adapter", sha256=str(iteration) * 64)
+
+
+def decision(
+    iteration: int, accepted: bool, score: float = 0.5, incumbent: AdapterRef | None = None, learnt: bool = True
+) -> GateDecision:
+    result = SuiteComparison(
+        suite="s",
+        incumbent=0.25,
+        candidate=score,
+        difference=score - 0.25,
+        interval=(0, 1),
+        p_value=0.5,
+        better=1,
+        worse=0,
+    )
+    return GateDecision(
+        iteration=iteration,
+        accepted=accepted,
+        rule="paired",
+        reason="because",
+        benchmark=result if learnt else None,
+        holdout=result if learnt else None,
+        candidate=adapter(iteration) if learnt else None,
+        incumbent=incumbent,
+    )
+
+
+def outcome(name: str, rollouts: int = 8, passed: int = 2) -> ProblemOutcome:
+    problem = Problem.model_validate({"prompt": "p", "entry_point": name, "cases": [{"input": [1], "expected": 2}]})
+    right = {"passed_rollout_id": f"rollout-{name}", "passed_text": "def …"} if passed else {}
+    return ProblemOutcome(problem=problem, rollouts=rollouts, passed=passed, **right)
+
+
+def report(k: int = 4, samples: int = 4) -> ExamReport:
+    return ExamReport(
+        suite="s",
+        suite_digest="d",
+        policy="base",
+        base_model="m",
+        k=k,
+        temperature=0.7,
+        seed=0,
+        pass_at={1: 0.25, 4: 1.0},
+        problems=(ProblemScore(problem_id="p", entry_point="f", samples=samples, correct=1),),
+        tokens=9,
+        truncated_share=0.5,
+        infrastructure_faults=0,
+        duration_s=1.5,
+    )
+
+
+def state_of(ledger: Ledger) -> list[Any]:
+    """All that the ledger tells."""
+    readings = [
+        ledger.next_iteration(),
+        ledger.incumbent(),
+        ledger.base(),
+        ledger.past_scores(),
+        ledger.history(),
+        ledger.problems(),
+        ledger.corpus_size(),
+    ]
+    tables = ("state", "iterations", "adapters", "exams", "problems", "corpus")
+    return [*readings, *(ledger._connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger of a project that has begun with the base model alone."""
+    path = tmp_path / "project" / "ledger.sqlite"
+    with open_ledger(path) as ledger:
+        ledger.begin(BASE, None)
+    return path
+
+
+# --------------------------------------------------------------------------------------------------- an iteration's end
+
+
+def test_a_new_project_starts_at_iteration_1_with_the_base_model(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        assert (ledger.next_iteration(), ledger.incumbent(), ledger.base()) == (1, None, BASE)
+        assert (ledger.history(), ledger.problems(), ledger.corpus_size()) == ([], [], 0)
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (None, None)
+
+
+def test_only_a_commit_advances_the_number(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        assert [ledger.next_iteration(), ledger.next_iteration()] == [1, 1]
+        ledger.save_exam("key", report())
+        ledger.begin(BASE, None)
+        assert ledger.next_iteration() == 1
+        ledger.commit(decision(1, accepted=False), 0.3, [], {})
+        assert ledger.next_iteration() == 2
+        ledger.commit(decision(2, accepted=False, learnt=False), 0.3, [], {})
+        assert ledger.next_iteration() == 3
+    with open_ledger(path) as ledger:
+        assert ledger.next_iteration() == 3
+
+
+def test_an_accepted_candidate_becomes_the_incumbent_and_sets_the_scores(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True, score=0.5), 0.25, [], {})
+        assert ledger.incumbent() == adapter(1)
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (0.5, 0.5)
+        ledger.commit(decision(2, accepted=True, score=1.0, incumbent=adapter(1)), 0.25, [], {})
+        assert ledger.incumbent() == adapter(2)
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (1.0, 0.625)  # 0.25 * 1 + 0.75 * 0.5
+        ledger.commit(decision(3, accepted=True, score=0.5, incumbent=adapter(2)), 0.25, [], {})
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (1.0, 0.59375)  # 0.25 * 0.5 + 0.75 * 0.625
+
+
+def test_both_weight_pointers_move_together_with_iteration_and_digest(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True), 0.3, [], {})
+        pointers = [ledger._state(name) for name in ("inference", "trainer")]
+    for pointer in pointers:
+        assert (pointer["iteration"], pointer["adapter"]) == (1, adapter(1).model_dump())
+
+
+def test_a_rejection_leaves_incumbent_and_scores(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True, score=0.5), 0.3, [], {})
+        ledger.commit(decision(2, accepted=False, score=0.9, incumbent=adapter(1)), 0.3, [], {})
+        ledger.commit(decision(3, accepted=False, learnt=False, incumbent=adapter(1)), 0.3, [], {})
+        assert ledger.incumbent() == adapter(1)
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (0.5, 0.5)
+
+
+def test_committing_an_iteration_again_changes_nothing(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True, score=0.5), 0.3, [outcome("f")], {"pass_rate": 0.25})
+        before = state_of(ledger)
+        ledger.commit(decision(1, accepted=True, score=0.9), 0.3, [outcome("g")], {"pass_rate": 0.75})
+        ledger.commit(decision(1, accepted=False), 0.3, [outcome("f", passed=0)], {})
+        assert state_of(ledger) == before
+
+
+@pytest.mark.parametrize("step", ["_set", "_add_outcomes", "_accept"])
+def test_a_commit_that_fails_on_its_way_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True, score=0.5), 0.3, [outcome("f")], {})
+        before = state_of(ledger)
+    real = getattr(Ledger, step)
+
+    def fail_after(self: Ledger, *arguments: Any) -> None:
+        real(self, *arguments)
+        if step != "_set" or arguments[0] == "scores":  # of the state, the last that is set
+            raise RuntimeError("the power went out")
+
+    with open_ledger(path) as ledger, monkeypatch.context() as patch:
+        patch.setattr(Ledger, step, fail_after)
+        with pytest.raises(RuntimeError, match="the power went out"):
+            ledger.commit(decision(2, accepted=True, score=0.9), 0.3, [outcome("g")], {})
+        assert state_of(ledger) == before
+    with open_ledger(path) as ledger:
+        assert state_of(ledger) == before
+        ledger.commit(decision(2, accepted=True, score=0.9), 0.3, [outcome("g")], {})
+        assert (ledger.next_iteration(), ledger.incumbent(), ledger.corpus_size()) == (3, adapter(2), 2)
+
+
+def test_history_tells_every_iteration_in_order(path: Path) -> None:
+    made = [decision(1, accepted=True), decision(2, accepted=False, learnt=False, incumbent=adapter(1))]
+    with open_ledger(path) as ledger:
+        for each in made:
+            ledger.commit(each, 0.3, [], {"number": each.iteration, "text": "ü"})
+    with open_ledger(path, create=False) as ledger:
+        history = ledger.history()
+    assert [entry.number for entry in history] == [1, 2]
+    assert [entry.decision for entry in history] == made
+    assert [entry.summary for entry in history] == [{"number": 1, "text": "ü"}, {"number": 2, "text": "ü"}]
+    assert history[0].ended <= history[1].ended
+
+
+def test_problems_come_back_oldest_first_with_their_pass_rates(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=False), 0.3, [outcome("z"), outcome("a", 8, 0)], {})
+        ledger.commit(decision(2, accepted=False), 0.3, [outcome("m", 0, 0), outcome("z", 4, 4)], {})
+        assert [(problem.entry_point, rate) for problem, rate in ledger.problems()] == [
+            ("z", 0.25),
+            ("a", 0.0),
+            ("m", 0.0),
+            ("z", 1.0),
+        ]
+        assert ledger.problems()[0][0] == outcome("z").problem
+
+
+def test_passed_answers_go_to_the_corpus_once(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=False), 0.3, [outcome("f"), outcome("g", passed=0)], {})
+        assert ledger.corpus_size() == 1
+        ledger.commit(decision(2, accepted=False), 0.3, [outcome("f"), outcome("h")], {})
+        assert ledger.corpus_size() == 2
+
+
+# -------------------------------------------------------------------------------------------------------- base, exams
+
+
+def test_a_project_may_start_from_an_adapter(tmp_path: Path) -> None:
+    with open_ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.begin(BASE, FIRST)
+        assert ledger.incumbent() == FIRST
+        ledger.commit(decision(1, accepted=True, incumbent=FIRST), 0.3, [], {})
+        ledger.begin(BASE, FIRST)
+        assert ledger.incumbent() == adapter(1)
+
+
+def test_another_base_model_is_refused_with_both_names(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        with pytest.raises(UsageError, match=r"begun with the base model 'model', the config names 'other'"):
+            ledger.begin(Base(name="other", fingerprint="g"), None)
+        assert ledger.base() == BASE
+
+
+def test_the_same_base_model_under_another_name_is_fine(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.begin(Base(name="a copy of it", fingerprint="f"), None)
+        assert ledger.base() == BASE
+
+
+def test_an_exam_is_found_again_by_its_key_alone(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.save_exam("key", report())
+    with open_ledger(path) as ledger:
+        assert ledger.exam("key") == report()
+        assert ledger.exam("other") is None
+        ledger.save_exam("key", report(k=2, samples=2))
+        assert ledger.exam("key") == report(k=2, samples=2)
+
+
+def test_an_incomplete_exam_is_never_kept(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        with pytest.raises(AssertionError):
+            ledger.save_exam("key", report(samples=3))
+        assert ledger.exam("key") is None
+
+
+# ------------------------------------------------------------------------------------------------------ not to be used
+
+
+def test_a_missing_ledger_is_not_made_for_a_reader(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "ledger.sqlite"
+    with (
+        pytest.raises(LedgerError, match="does not exist: no iteration was run") as caught,
+        open_ledger(path, create=False),
+    ):
+        pass
+    assert caught.value.exit_code == 5
+    assert not path.parent.exists()
+
+
+def test_a_ledger_of_a_newer_version_is_left_alone(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    before = path.read_bytes()
+    with (
+        pytest.raises(LedgerError, match=r"newer version of rlm-flows \(schema 2, this one knows 1\)"),
+        open_ledger(path),
+    ):
+        pass
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut"])
+def test_a_damaged_ledger_is_named(path: Path, damage: str) -> None:
+    content = path.read_bytes()
+    path.write_bytes(b"no database at all " * 100 if damage == "garbage" else content[: len(content) // 3])
+    with pytest.raises(LedgerError, match=r"ledger\.sqlite.* is damaged"), open_ledger(path) as ledger:
+        state_of(ledger)
+
+
+def test_a_record_that_cannot_be_read_is_damage(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE state SET value = '{' WHERE key = 'inference'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match=r"ledger\.sqlite.* is damaged"), open_ledger(path) as ledger:
+        ledger.incumbent()
+
+
+def test_a_locked_ledger_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, timeout: connect(path, timeout=timeout / 1_000))
+    with open_ledger(path) as other:
+        other._connection.execute("BEGIN EXCLUSIVE")
+        with (
+            pytest.raises(LedgerError, match=r"ledger\.sqlite: database is locked.*another process"),
+            open_ledger(path),
+        ):
+            pass
+    with open_ledger(path) as ledger:
+        assert ledger.base() == BASE
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    inside_a_file = tmp_path / "file" / "ledger.sqlite"
+    with pytest.raises(LedgerError, match=r"file/ledger\.sqlite cannot be opened: "), open_ledger(inside_a_file):
+        pass
+
+
+def test_a_directory_is_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="unable to open database file"), open_ledger(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), UsageError("other"), ValueError("other")])
+def test_what_others_do_wrong_while_it_is_open_is_not_the_ledgers_fault(path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, open_ledger(path):
+        raise error
+    assert caught.value is error

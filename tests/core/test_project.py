@@ -1,0 +1,142 @@
+"""One iteration at a time: the project's lock is the kernel's, names its holder, and dies with it."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rlm_core.errors import ProjectBusy, StageFailed
+from rlm_core.project import Project
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from rlm_core.project import Project
+with Project(Path(sys.argv[1])).held():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def holder(project: Project) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the project."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(project.root)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+def test_a_project_that_is_held_elsewhere_is_busy_and_says_with_whom_and_since_when(project: Project) -> None:
+    with holder(project) as process, pytest.raises(ProjectBusy) as caught, project.held():
+        pass
+    words = str(caught.value).split()
+    assert words[:-1] == [str(project.root), "is", "in", "use", "by", "process", str(process.pid), "since"]
+    assert timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(words[-1]) < timedelta(seconds=30)
+    assert caught.value.exit_code == 3
+
+
+def test_a_killed_holder_frees_the_project_at_once(project: Project) -> None:
+    with holder(project) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with project.held():
+            pass
+
+
+def test_waiting_ends_when_the_holder_does(project: Project) -> None:
+    with holder(project) as process:
+        started = time.monotonic()
+        killer = threading.Timer(0.5, process.kill)
+        killer.start()
+        with project.held(wait_s=20):
+            waited = time.monotonic() - started
+        killer.join()
+    assert 0.4 < waited < 10
+
+
+def test_waiting_in_vain_ends_after_its_time(project: Project) -> None:
+    with project.held():
+        started = time.monotonic()
+        with pytest.raises(ProjectBusy), project.held(wait_s=0.3):
+            pass
+        assert 0.3 <= time.monotonic() - started < 3
+
+
+def test_one_process_cannot_hold_a_project_twice(project: Project) -> None:
+    with project.held(), pytest.raises(ProjectBusy, match=f"process {os.getpid()} since"), project.held():
+        pass
+    with project.held():
+        pass
+
+
+def test_two_projects_do_not_hinder_each_other(tmp_path: Path) -> None:
+    with Project(tmp_path / "a").held(), Project(tmp_path / "b").held():
+        pass
+
+
+def test_an_error_in_the_block_frees_the_project(project: Project) -> None:
+    with pytest.raises(KeyError), project.held():
+        raise KeyError
+    with project.held():
+        pass
+
+
+def test_a_holder_that_wrote_nothing_readable_is_another_process(project: Project) -> None:
+    with project.held():
+        (project.root / "lock").write_text("[")
+        with pytest.raises(ProjectBusy, match="is in use by another process"), project.held():
+            pass
+
+
+def test_what_an_earlier_holder_wrote_is_gone(project: Project) -> None:
+    project.root.mkdir()
+    lock = project.root / "lock"
+    lock.write_text("x" * 500)
+    with project.held():
+        assert lock.read_text().startswith('{"pid": ')
+        assert "x" not in lock.read_text()
+
+
+def test_a_directory_that_cannot_be_made_fails_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    inside_a_file = Project(tmp_path / "file" / "project")
+    with pytest.raises(StageFailed, match=r"cannot write .*/file/project/lock: "), inside_a_file.held():
+        pass
+
+
+def test_a_full_disk_fails_with_the_name_of_the_lock(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(StageFailed, match=r"cannot write .*/lock: No space left"), project.held():
+            pass
+    with project.held():
+        pass
+
+
+def test_a_project_knows_its_places(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    assert project.ledger == tmp_path / "ledger.sqlite"
+    assert (project.run(7), project.run(12_345)) == (tmp_path / "runs" / "0007", tmp_path / "runs" / "12345")

@@ -1,0 +1,49 @@
+"""The main job as a person runs it, with the real default model in its smallest form."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlm_core.config import DEFAULT_MODEL
+from rlm_core.policy import base_path
+
+SMOKE = Path(__file__).with_name("smoke.yaml")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which `rlm run` was called once."""
+    root = tmp_path_factory.mktemp("smoke")
+    config = root / "smoke.yaml"
+    config.write_text(f"project: {root / 'project'}\n{SMOKE.read_text()}")
+    environment = {**os.environ, "PREFECT_HOME": str(root / "prefect")}
+    command = [sys.executable, "-m", "rlm_cli.main", "run", "--config", str(config)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "accepted" in done.stdout or "rejected" in done.stdout
+    return root / "project"
+
+
+def test_the_run_directory_explains_the_decision(project: Path) -> None:
+    decision = json.loads((project / "runs" / "0001" / "decision.json").read_text())
+    assert decision["reason"]
+    if decision["candidate"] is not None:
+        reports = [json.loads(path.read_text()) for path in (project / "runs" / "0001" / "exams").glob("*.json")]
+        scores = {report["suite"]: report["pass_at"]["1"] for report in reports if report["policy"] == "base"}
+        assert decision["benchmark"]["incumbent"] == scores["bank:benchmark"]
+
+
+def test_mlx_lm_takes_the_adapter_as_it_is(project: Path) -> None:
+    adapter = project / "runs" / "0001" / "adapter"
+    if not adapter.is_dir():
+        pytest.skip("this iteration had nothing to learn from")
+    model = str(base_path(DEFAULT_MODEL))
+    command = [sys.executable, "-m", "mlx_lm", "generate", "--model", model, "--adapter-path", str(adapter)]
+    command += ["--prompt", "Write a Python function add(a, b).", "--max-tokens", "8", "--temp", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Generation: 8 tokens" in done.stdout
