@@ -76,7 +76,7 @@ def main() -> None:
     except RlmError as error:
         _end(f"rlm: {error}", error.exit_code)
     except typer.TyperException as error:
-        _end(f"rlm: {getattr(error, 'message', error)}", 2)
+        _end(f"rlm: {error.format_message() if hasattr(error, 'format_message') else error}", 2)
     except (KeyboardInterrupt, typer.Abort):
         _end("rlm: stopped; the next run continues from what was finished", 130)
     except typer.Exit as end:

@@ -407,7 +407,7 @@ def _from_hub(base: str) -> Path:
 
 
 def fingerprint(path: Path) -> str:
-    """Tells base models apart without reading gigabytes: the config, and the size, head and tail of each weight file."""
+    """Tells base models apart without reading gigabytes: the config, and size, head and tail of each weight file."""
     parts: list[Any] = [json.loads((path / "config.json").read_text())]
     for file in sorted(path.glob("model*.safetensors")):
         size = file.stat().st_size

@@ -136,7 +136,7 @@ class Rollout(Record):
     tokens: tuple[int, ...]
     """Sampled token ids, the stop token included when there was one."""
     logprobs: tuple[float, ...]
-    """Log-probability of each sampled token at the sampling temperature, before top-p and top-k; as long as `tokens`."""
+    """Log-probability of each sampled token at the sampling temperature, before top-p and top-k."""
     text: str
     finish_reason: Literal["stop", "length"]
 

@@ -67,7 +67,9 @@ def _path_of(name: str) -> tuple[Path, frozenset[str]]:
     path = bank / f"{asked['part']}.yaml" if asked else bank
     if asked is None or not path.is_file():
         parts = ", ".join(sorted(BANK_PREFIX + file.stem for file in bank.glob("*.yaml")))
-        raise ProblemError(f"{name}: no such part of the bank; there are {parts}, each also with levels as in [starter,easy]")
+        raise ProblemError(
+            f"{name}: no such part of the bank; there are {parts}, or with levels: bank:train[starter,easy]"
+        )
     levels = frozenset((asked["levels"] or "").split(",")) - {""}
     if unknown := sorted(levels - set(LEVELS)):
         raise ProblemError(f"{name}: no level {', '.join(unknown)}; there are {', '.join(LEVELS)}")

@@ -192,7 +192,7 @@ def test_an_incomplete_adapter_is_refused(policy: Policy, tmp_path: Path, missin
 
 
 def test_a_module_that_is_nowhere_in_the_model_is_refused(policy: Policy) -> None:
-    with pytest.raises(AdapterError, match="self_attn.nothing"):
+    with pytest.raises(AdapterError, match=r"self_attn\.nothing"):
         policy.add_lora(LORA.model_copy(update={"modules": ("self_attn.nothing",)}), seed=0)
 
 

@@ -122,12 +122,29 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_problems(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["bank:exam", "bank:", "bank:../config", "bank:../bank/train", "bank:train.yaml"])
+@pytest.mark.parametrize(
+    "name", ["bank:exam", "bank:", "bank:../config", "bank:../bank/train", "bank:train.yaml", "bank:train[]"]
+)
 def test_an_unknown_part_of_the_bank_is_refused_with_those_that_exist(name: str) -> None:
     with pytest.raises(ProblemError) as caught:
         read_problems(name)
     expected = f"{name}: no such part of the bank; there are bank:benchmark, bank:holdout, bank:train"
-    assert str(caught.value) == expected
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_part_of_the_bank_can_be_cut_down_to_levels() -> None:
+    every = read_problems("bank:train")
+    starters, both = read_problems("bank:train[starter]"), read_problems("bank:train[starter,easy]")
+    assert starters == [problem for problem in every if problem.difficulty == "starter"] != []
+    assert both == [problem for problem in every if problem.difficulty in ("starter", "easy")]
+    assert len(starters) < len(both) < len(every)
+
+
+def test_an_unknown_level_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(
+        ProblemError, match=r"bank:train\[easy,hard\]: no level hard; there are starter, easy, middling"
+    ):
+        read_problems("bank:train[easy,hard]")
 
 
 def test_the_parts_of_the_bank_are_different_files() -> None:

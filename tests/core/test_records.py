@@ -155,7 +155,7 @@ def test_the_text_of_a_rollout_does_not_decide_its_id() -> None:
 
 def test_the_pass_share_counts_passed_cases() -> None:
     outcomes = ("passed", "failed", "passed", "not_run")
-    cases = tuple(CaseResult(outcome=outcome) for outcome in outcomes)  # type: ignore[arg-type]
+    cases = tuple(CaseResult(outcome=outcome) for outcome in outcomes)
     verdict = Verdict(rollout_id="r", problem_id="p", status="failed", cases=cases, sandbox="s")
     assert (verdict.pass_share, verdict.passed) == (0.5, False)
     assert Verdict(rollout_id="r", problem_id="p", status="failed", sandbox="none").pass_share == 0.0

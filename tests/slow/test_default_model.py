@@ -86,8 +86,9 @@ def test_logits_and_tokens_agree_with_transformers(policy: Policy) -> None:
         assert (ours.argmax(-1) == expected.argmax(-1)).all()
 
 
+@pytest.mark.usefixtures("cache_copy")
 @pytest.mark.parametrize("harm", ["cut", "altered", "gone"])
-def test_a_damaged_conversion_is_found_and_made_again(cache_copy: Path, harm: str) -> None:
+def test_a_damaged_conversion_is_found_and_made_again(harm: str) -> None:
     model = fetch_default_model()
     weights = model / "model.safetensors"
     if harm == "cut":

@@ -12,7 +12,7 @@ import pytest
 from rlm_core.records import Case, Problem
 from rlm_core.sandbox import Limits, Sandbox, available, open_sandbox
 
-SHORT = Limits(load_s=1.0, case_s=0.15, patience=2, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
+SHORT = Limits(load_s=1.0, case_s=0.1, patience=4, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
 """Limits under which a candidate that hangs costs a test less than a second."""
 
 REASONS = dict(available())

@@ -276,6 +276,12 @@ def test_a_restriction_that_does_nothing_is_noticed(tmp_path: Path, what: str, p
         Sandbox(backend, SHORT, hash_seed=0)
 
 
+def test_the_kernels_limit_of_cpu_time_is_the_last_word(factorial: Problem) -> None:
+    with open_sandbox(limits=Limits(case_s=30, cpu_s=1, respawns=0)) as sandbox:
+        judgement = judge_cases(sandbox, "def solve(n):\n    while True: pass", factorial)
+    assert [case.outcome for case in judgement.cases] == ["timeout", "not_run", "not_run"]
+
+
 # ------------------------------------------------------------------------------------------------------- availability
 
 

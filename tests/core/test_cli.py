@@ -1,0 +1,144 @@
+"""`rlm` as a person calls it: what goes wrong is one clear line and an exit code, and nothing is written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlm_cli.main import main
+from rlm_core.policy import load_policy
+from rlm_core.records import AdapterRef
+from tests import tiny
+from tests.core.test_policy import trained_adapter
+
+
+@dataclass(frozen=True)
+class Done:
+    """How the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Rlm = Callable[..., Done]
+Settings = dict[str, dict[str, object]]
+
+
+@pytest.fixture
+def rlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rlm:
+    """The command, called in this process from an empty directory."""
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["rlm", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return call
+
+
+def assert_refused(done: Done, code: int, *parts: str) -> None:
+    assert done.code == code, done.err
+    [line] = [line for line in done.err.splitlines() if line.startswith("rlm: ")]
+    for part in parts:
+        assert part in line
+    assert "Traceback" not in done.err
+
+
+@pytest.fixture
+def settings(tiny_model: Path, tmp_path: Path) -> Settings:
+    """Sections of a config that would work."""
+    suites = {
+        name: tiny.write_problems(tmp_path / f"{name}.jsonl", tiny.problems(3, i)) for i, name in enumerate("abc")
+    }
+    return {
+        "model": {"base": str(tiny_model)},
+        "generate": {"bank": suites["a"]},
+        "evaluate": {"benchmark": suites["b"], "holdout": suites["c"]},
+    }
+
+
+def write(tmp_path: Path, content: Settings) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"project": str(tmp_path / "project"), **content}))
+    return str(path)
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["status"], ["history"], ["doctor"]])
+def test_every_command_has_help(rlm: Rlm, command: list[str]) -> None:
+    done = rlm(*command, "--help")
+    assert done.code == 0
+    assert "Usage" in done.out
+
+
+def test_unknown_commands_and_options_exit_2(rlm: Rlm) -> None:
+    assert_refused(rlm("nonsense"), 2, "nonsense")
+    assert_refused(rlm("run", "--nonsense"), 2, "--nonsense")
+    assert_refused(rlm("run", "-n", "0"), 2, "--iterations", "1")
+
+
+def test_a_missing_config_is_named(rlm: Rlm) -> None:
+    assert_refused(rlm("run", "-c", "nothing.yaml"), 2, "nothing.yaml", "No such file")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "parts"),
+    [
+        ("rollout", "temprature", 1.0, ["rollout.temprature", "did you mean temperature?"]),
+        ("rollout", "group_size", 1, ["rollout.group_size = 1", "greater than or equal to 2"]),
+        ("rollout", "group_size", "8", ["rollout.group_size = '8'", "integer"]),
+        ("generate", "bank", "bank:nothing", ["bank:nothing", "bank:train"]),
+        ("generate", "bank", "bank:train[hard]", ["hard", "starter"]),
+        ("evaluate", "holdout", "/no/such/suite.yaml", ["/no/such/suite.yaml", "No such file"]),
+        ("evaluate", "holdout", "empty.yaml", ["empty.yaml", "no problems"]),
+        ("evaluate", "holdout", "broken.jsonl", ["broken.jsonl", "line 2", "entry_point"]),
+        ("model", "base", "/no/such/model", ["/no/such/model", "no such directory"]),
+        ("model", "adapter", "/no/such/adapter", ["/no/such/adapter", "adapter_config.json"]),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    rlm: Rlm,
+    settings: Settings,
+    tmp_path: Path,
+    section: str,
+    key: str,
+    value: object,
+    parts: list[str],
+) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+    good = tiny.problem(1).model_dump_json()
+    (tmp_path / "broken.jsonl").write_text(good + '\n{"prompt": "x", "entry_point": "not a name", "cases": []}\n')
+    settings.setdefault(section, {})[key] = value
+    assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, *parts)
+    assert not (tmp_path / "project").exists()
+
+
+def test_an_adapter_for_another_base_is_refused(rlm: Rlm, settings: Settings, tiny_model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in tiny_model.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    (other / "config.json").write_text((other / "config.json").read_text().replace("{", '{"note": "another", ', 1))
+    adapter: AdapterRef = trained_adapter(load_policy(str(other)), tmp_path / "adapter")
+    settings["model"]["adapter"] = adapter.path
+    assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, str(other), str(tiny_model))
+
+
+def test_a_project_that_cannot_be_written_is_refused(rlm: Rlm, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "project").write_text("a file, not a directory")
+    done = rlm("run", "-c", write(tmp_path, settings))
+    assert_refused(done, 6, "project", "cannot write")
+
+
+@pytest.mark.parametrize("command", ["status", "history"])
+def test_a_project_without_iterations_says_so(rlm: Rlm, settings: Settings, tmp_path: Path, command: str) -> None:
+    assert_refused(rlm(command, "-c", write(tmp_path, settings)), 5, "no iteration was run")
+    assert not (tmp_path / "project").exists()
