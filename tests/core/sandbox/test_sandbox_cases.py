@@ -10,7 +10,7 @@ import pytest
 
 from rlm_core.errors import ProblemError
 from rlm_core.records import Case, Problem
-from rlm_core.sandbox import Limits, Sandbox, open_sandbox
+from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
 
 from .conftest import SHORT, each_sandbox, processes_of_session

@@ -329,6 +329,12 @@ def test_installed_packages_are_not_exposed() -> None:
         assert not any(path.is_relative_to(exposed) or exposed.is_relative_to(path) for exposed in interpreter.exposed)
 
 
+def test_the_documentation_lists_every_limit_with_its_default() -> None:
+    table = (ROOT / "docs" / "sandbox.md").read_text()
+    for name, field in Limits.model_fields.items():
+        assert f"| `{name}` | {field.default:,g} |".replace("1,024", "1024") in table, name
+
+
 def test_limits_are_checked() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         Limits(case_s=0)
