@@ -1,45 +1,54 @@
-"""Run a flow in this process, with Prefect's own temporary server: nothing to start, no account."""
+"""Run flows from the command line: with a server of the command's own, or with the one that PREFECT_API_URL names."""
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rlm_cli.server import temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.config import load_config
 from rlm_core.iteration import check
 from rlm_core.progress import listening
 
 _SETTINGS = {
-    # The default of 20 s is not enough for a fresh database on a small machine.
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
     # The terminal shows progress; the log is in the UI. `rlm` itself reports the error that ended a run.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
 }
 
 
-def run_iteration(config: Path) -> dict[str, Any]:
-    """Run one iteration with live progress.
+@contextmanager
+def prefect_ready(watcher: Watcher) -> Iterator[None]:
+    """Prefect's settings and API for the time of the block. Prefect must not have been imported before."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if os.environ.get("PREFECT_API_URL"):
+        yield
+        return
+    watcher.say("starting Prefect")
+    with temporary_server() as url:
+        os.environ["PREFECT_API_URL"] = url
+        try:
+            yield
+        finally:
+            del os.environ["PREFECT_API_URL"]
 
-    Prefect's settings can still be set from outside: PREFECT_API_URL, for one, makes a running server record the run.
 
-    Returns:
-        What the flow `iterate` returns.
+def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Run iterations one after another with live progress; for each, what the flow `iterate` returns and its seconds.
 
     Raises:
         RlmError: as the flow does.
     """
-    watcher = Watcher()
-    check(load_config(config), say=watcher.say)
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    started = time.monotonic()
-    watcher.say("starting Prefect")
-    from flows.iterate import iterate
+    check(load_config(config), say=(first := Watcher()).say)
+    with prefect_ready(first):
+        from flows.iterate import iterate  # noqa: PLC0415  takes seconds, and reads the settings that were just made
 
-    with watcher, listening(watcher):
-        result = iterate(str(config))
-    result["seconds"] = time.monotonic() - started
-    return result
+        for _ in range(count):
+            started = time.monotonic()
+            with Watcher() as watcher, listening(watcher):
+                result = iterate(str(config))
+            yield {**result, "seconds": time.monotonic() - started}

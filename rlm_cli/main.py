@@ -9,7 +9,7 @@ import typer
 
 from rlm_cli import show
 from rlm_cli.doctor import examine_machine
-from rlm_cli.embedded import run_iteration
+from rlm_cli.embedded import run_iterations
 from rlm_core.config import load_config
 from rlm_core.errors import RlmError
 from rlm_core.ledger import open_ledger
@@ -40,8 +40,8 @@ def run(
     An iteration that was interrupted is continued from what it had finished.
     """
     project = Project(Path(load_config(config).project))
-    for _ in range(iterations):
-        show.outcome(run_iteration(config), project)
+    for result in run_iterations(config, iterations):
+        show.outcome(result, project)
 
 
 @app.command()

@@ -4,10 +4,10 @@ from prefect import get_run_logger, task
 
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration, finish
-from tasks.stage import results_of
+from tasks.stage import TAGS, results_of
 
 
-@task(name="gate", tags=["rlm", "gate"], description="The candidate is accepted or rejected.", persist_result=False)
+@task(name="gate", tags=TAGS, description="The candidate is accepted or rejected.", persist_result=False)
 def gate(
     iteration: Iteration,
     config: Config,

@@ -24,6 +24,9 @@ from rlm_core.iteration import Iteration
 from rlm_core.progress import time_limit
 from rlm_core.records import StageResult
 
+TAGS = ["rlm"]
+"""The same for all stages: each new set of tags costs a task most of a second, in which Prefect asks for its limits."""
+
 
 def stage_task(version: int, description: str) -> Callable[[Callable[..., StageResult]], Task[..., dict[str, Any]]]:
     """Make a task of a function that returns a StageResult.
@@ -49,7 +52,7 @@ def stage_task(version: int, description: str) -> Callable[[Callable[..., StageR
             name=function.__name__,
             version=str(version),
             description=description,
-            tags=["rlm", function.__name__],
+            tags=TAGS,
             cache_policy=CacheKeyFnPolicy(cache_key_fn=_stage_key),
             persist_result=True,
             result_serializer="json",

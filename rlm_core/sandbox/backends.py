@@ -63,11 +63,13 @@ def _bubblewrap_launch(interpreter: Interpreter) -> Launch:
     assert bwrap is not None, "checked by _bubblewrap_missing"
     command = [bwrap, "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     command += ["--cap-drop", "ALL"]
-    if _is_root():
+    user = _spare_user()
+    keep_read_access = user is not None and not interpreter.readable_by_all
+    if user is not None:
         # No user namespace: its one user would be root outside, whom the kernel exempts from the limit on threads. The
-        # zygote keeps what it needs to give each child another user and to kill it; the children keep none of it.
-        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
-            command += ["--cap-add", capability]
+        # zygote keeps what it needs to give each child another user and to kill it.
+        for capability in ("SETUID", "SETGID", "KILL", *(["DAC_READ_SEARCH"] if keep_read_access else [])):
+            command += ["--cap-add", f"CAP_{capability}"]
     else:
         command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
     command += _bubblewrap_mounts(interpreter)
@@ -75,8 +77,8 @@ def _bubblewrap_launch(interpreter: Interpreter) -> Launch:
     return Launch(
         command=tuple(command),
         directory=Path("/"),
-        user=_unprivileged_user(),
-        keep_read_access=False,
+        user=user,
+        keep_read_access=keep_read_access,
         count_threads=True,
     )
 
@@ -112,14 +114,15 @@ def _landlock_missing() -> str | None:
 
 def _landlock_launch(interpreter: Interpreter) -> Launch:
     """No namespaces: the children see the names of the machine's files, and may open next to none of them."""
-    root = _is_root()
+    user = _spare_user()
+    everybody_reads = interpreter.readable_by_all and interpreter.reachable_by_all
     return Launch(
         command=(str(interpreter.executable),),
         directory=INSIDE.parent,
-        user=_unprivileged_user(),
-        keep_read_access=root and not interpreter.open_to_all,
+        user=user,
+        keep_read_access=user is not None and not everybody_reads,
         # Without a user of its own, the limit would count everything that the person is running.
-        count_threads=root,
+        count_threads=user is not None,
     )
 
 
@@ -156,14 +159,17 @@ def _kernel_missing(landlock_abi: int) -> str | None:
     return None
 
 
-def _is_root() -> bool:
-    return os.geteuid() == 0
-
-
-def _unprivileged_user() -> int | None:
-    """A user id that nothing else on the machine is likely to have, when we are root and have to choose one.
+def _spare_user() -> int | None:
+    """A user id that nothing else on the machine is likely to have, when we are root and can give it to a child.
 
     One per sandbox, so that candidates in different sandboxes share neither a user nor its count of threads. The range
-    is the one that systemd sets aside for such users, and lies within the ids that a container usually has.
+    is the one that systemd sets aside for such users, and lies within the ids that a container usually has. A root of a
+    user namespace that has no such ids is in truth an ordinary user, and treated as one.
     """
-    return random.SystemRandom().randint(61184, 65519) if _is_root() else None
+    lowest, highest = 61184, 65519
+    if os.geteuid() != 0:
+        return None
+    rows = (map(int, row.split()) for row in Path("/proc/self/uid_map").read_text().splitlines())
+    if not any(first <= lowest and highest < first + count for first, _outside, count in rows):
+        return None
+    return random.SystemRandom().randint(lowest, highest)

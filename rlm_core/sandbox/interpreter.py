@@ -36,9 +36,14 @@ class Interpreter:
         return tuple(part for path in self.readable for part in _around(path, self.hidden))
 
     @property
-    def open_to_all(self) -> bool:
-        """Whether a user without privileges can reach everything in `readable`."""
-        return all(_is_reachable(path) for path in self.readable)
+    def readable_by_all(self) -> bool:
+        """Whether a user without privileges who has come as far as to `readable` can read it."""
+        return all(path.stat().st_mode & 0o004 for path in self.readable)
+
+    @property
+    def reachable_by_all(self) -> bool:
+        """Whether a user without privileges can come as far as to `readable`, from the root of the file system."""
+        return all(parent.stat().st_mode & 0o001 for path in self.readable for parent in path.parents)
 
 
 def find_interpreter() -> Interpreter:
@@ -77,8 +82,3 @@ def _around(path: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
     for entry in path.iterdir():
         if not entry.is_symlink():  # what a link leads to is allowed where it lies, or not
             yield from _around(entry, hidden)
-
-
-def _is_reachable(path: Path) -> bool:
-    others_may_enter = all(parent.stat().st_mode & 0o001 for parent in path.parents)
-    return others_may_enter and bool(path.stat().st_mode & 0o004)

@@ -368,6 +368,13 @@ def test_a_bank_problem_like_a_proposal_is_passed_over(sandbox: Sandbox) -> None
     assert problems == [GOOD, *bank(1)]
 
 
+def test_a_bank_problem_like_an_earlier_one_of_the_batch_is_passed_over(sandbox: Sandbox) -> None:
+    first, second = bank(2)
+    problems, rejections = filter_proposals([], [first, first, second], 2, known(), SECTION, sandbox)
+    assert problems == [first, second]
+    assert [(r.rule, r.reason) for r in rejections] == [("similar", "similarity 1.00 to bank0 of the batch")]
+
+
 def test_no_problem_is_there_twice_even_when_any_similarity_is_allowed(sandbox: Sandbox) -> None:
     lenient = SECTION.model_copy(update={"max_similarity": 1.0})
     problems, _ = filter_proposals([GOOD], [GOOD, *bank(1)], 2, known(), lenient, sandbox)

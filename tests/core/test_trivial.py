@@ -33,6 +33,7 @@ def problem(*cases: tuple[list[Any], Any], **fields: Any) -> Problem:
         ([([4, 9], 4), ([5, 9], 5), ([6, 1], 7)], 2 / 3),
         ([([4, 9], 9), ([5, 8], 8), ([6, 1], 7)], 2 / 3),
         ([([1, 2, 8], 8), ([1, 2, 9], 9), ([3, 4, 5], 6)], 2 / 3),
+        ([(["a", 1, {}], 1), (["b", 2, {}], 2), (["c", 3, {}], 9)], 2 / 3),
         # its length and its order
         ([(["abc"], 3), (["ab"], 2), (["a"], 5)], 2 / 3),
         ([([[3, 1]], [1, 3]), ([[5, 4]], [4, 5]), ([[9, 8]], [9, 9])], 2 / 3),
@@ -41,6 +42,7 @@ def problem(*cases: tuple[list[Any], Any], **fields: Any) -> Problem:
         # exceptions
         ([([1], ValueError), ([2], ValueError), ([3], 8)], 2 / 3),
         ([([1], ValueError), ([2], 9), ([3], 8)], 1 / 3),
+        ([([None], ValueError), ([2], 2), ([3], 3), ([4], 9)], 2 / 4),
         # types are told apart, so no constant passes two
         ([([5], 1), ([6], 1.0), ([7], True), ([8], "1")], 1 / 4),
         ([([5], None), ([6], 0), ([7], False), ([8], "")], 1 / 4),

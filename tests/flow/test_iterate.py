@@ -16,7 +16,7 @@ from rlm_core.progress import Progress
 from rlm_core.project import Project
 from rlm_core.records import GateDecision, Problem, Rollout, Verdict
 from rlm_core.summary import Summary
-from tests.flow.conftest import MakeConfig
+from tests.conftest import MakeConfig
 
 FILES = {
     "config.json",

@@ -72,10 +72,11 @@ def become_user(user: int, keep_read_access: bool) -> None:
         os.setresuid(user, user, user)
     except OSError as error:
         raise LockdownError(f"cannot become user {user}: {error.strerror}") from error
-    _set_capabilities(1 << CAP_DAC_READ_SEARCH if keep_read_access else 0)
+    keep_capabilities(1 << CAP_DAC_READ_SEARCH if keep_read_access else 0)
 
 
-def _set_capabilities(mask: int) -> None:
+def keep_capabilities(mask: int) -> None:
+    """Give up all capabilities but those whose bits are set in `mask`, for good."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     data = struct.pack("=6I", mask, mask, 0, 0, 0, 0)  # effective, permitted, inheritable; twice for bits 32 to 63
     if LIBC.capset(header, data) != 0:

@@ -19,7 +19,7 @@ def apply(rules: dict[str, Any], ruleset: int, parent: int) -> None:
     """Lock this process down for good.
 
     Args:
-        rules: `user` (id to become when root, or None), `keep_read_access`, and `limits`: see `Limits`.
+        rules: `user` (id to become, or None to stay the same), `keep_read_access`, and `limits`: see `Limits`.
         ruleset: descriptor of the Landlock ruleset.
         parent: process id of the zygote, with which this process ends.
 
@@ -28,8 +28,10 @@ def apply(rules: dict[str, Any], ruleset: int, parent: int) -> None:
     """
     os.umask(0o077)
     os.chdir("/")
-    if os.getuid() == 0:
+    if rules["user"] is not None:
         kernel.become_user(rules["user"], rules["keep_read_access"])
+    else:
+        kernel.keep_capabilities(0)
     kernel.not_dumpable()
     kernel.die_with_parent(parent, signal.SIGKILL)
     _limit_resources(rules["limits"])

@@ -15,6 +15,9 @@ from rlm_core.sandbox import Limits, Sandbox, available, open_sandbox
 SHORT = Limits(load_s=1.0, case_s=0.1, patience=4, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
 """Limits under which a candidate that hangs costs a test less than a second."""
 
+PATIENT = SHORT.model_copy(update={"patience": 15})
+"""Limits for code that does not hang, on a machine that may be busy."""
+
 REASONS = dict(available())
 """Why a sandbox cannot be had on this machine, or None, by its name."""
 
@@ -125,12 +128,13 @@ def canaries() -> Iterator[Canaries]:
 
 
 @pytest.fixture(scope="module")
-def sandboxes(canaries: Canaries) -> Iterator[dict[str, Sandbox]]:
-    """One sandbox of each kind for a module, opened with secrets in the environment."""
+def sandboxes(canaries: Canaries, request: pytest.FixtureRequest) -> Iterator[dict[str, Sandbox]]:
+    """One sandbox of each kind for a module, with its LIMITS, opened with secrets in the environment."""
+    limits = request.module.LIMITS
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "CANARY-AWS-7f3a")
         patch.setenv("HOME", str(canaries.home))
-        opened = {name: open_sandbox(name, SHORT) for name, reason in REASONS.items() if reason is None}
+        opened = {name: open_sandbox(name, limits) for name, reason in REASONS.items() if reason is None}
     yield opened
     for sandbox in opened.values():
         sandbox.close()

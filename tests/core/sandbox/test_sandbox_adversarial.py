@@ -1,6 +1,7 @@
 """No candidate is paid without doing the work, none that does the work goes unpaid, and none touches the outside."""
 
 import os
+import secrets
 import time
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import judge_cases
 
 from .candidates import CANDIDATES, Must
-from .conftest import Canaries, each_sandbox, processes_of_session
+from .conftest import SHORT, Canaries, each_sandbox, processes_of_session
 
 DIRECTORY = Path(__file__).with_name("adversarial")
+LIMITS = SHORT
 LONGEST_S = 4.0
 
 
@@ -40,6 +42,16 @@ def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: P
     assert sandbox._zygote.pid == zygote, "the candidate brought down the zygote"
     assert processes_of_session(zygote) == before, "a process of the candidate is left"
     canaries.check()
+
+
+@each_sandbox
+def test_the_nonce_is_what_stops_answers_in_advance(
+    sandbox: Sandbox, factorial: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a nonce that can be guessed the attack succeeds: it is real, and it is the nonce that stops it."""
+    monkeypatch.setattr(secrets, "token_hex", lambda length: "0" * 2 * length)
+    attack = (DIRECTORY / "101_answer_in_advance.py").read_text()
+    assert judge_cases(sandbox, attack, factorial).status == "passed"
 
 
 def _compare(judgement, must: Must) -> None:  # type: ignore[no-untyped-def]

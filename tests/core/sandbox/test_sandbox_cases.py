@@ -13,8 +13,9 @@ from rlm_core.records import Case, Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
 
-from .conftest import SHORT, each_sandbox, processes_of_session
+from .conftest import PATIENT, SHORT, each_sandbox, processes_of_session
 
+LIMITS = PATIENT
 pytestmark = each_sandbox
 
 
@@ -128,7 +129,7 @@ def test_tolerance_and_order_are_the_problems(sandbox: Sandbox) -> None:
 
 def test_output_is_kept_up_to_the_limit(sandbox_name: str) -> None:
     code = "import sys\nprint('loading')\ndef f(n):\n    print('x' * n, '\\ud800', file=sys.stderr)\n    return n"
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"output_kb": 1})) as sandbox:
+    with open_sandbox(sandbox_name, PATIENT.model_copy(update={"output_kb": 1})) as sandbox:
         judgement = judge_cases(sandbox, code, problem(expects(3, 3), expects(5000, 5000)))
     assert judgement.status == "passed"
     assert judgement.output.startswith("loading\nxxx \\ud800\nxxxxx")
@@ -145,10 +146,10 @@ def test_nothing_depends_on_chance(sandbox: Sandbox) -> None:
 
 def test_the_hash_seed_can_be_chosen(sandbox_name: str) -> None:
     orders = []
-    for seed in (1, 1, 2):
-        with open_sandbox(sandbox_name, SHORT, hash_seed=seed) as sandbox:
+    for seed in (1, 2):
+        with open_sandbox(sandbox_name, PATIENT, hash_seed=seed) as sandbox:
             orders.append(run_cases(sandbox, "def f(): return hash('abc')", "f", [[]]))
-    assert orders[0] == orders[1] != orders[2]
+    assert orders[0] != orders[1]
 
 
 @pytest.mark.parametrize(
@@ -168,25 +169,25 @@ def test_a_case_that_cannot_be_judged_is_the_problems_fault(sandbox: Sandbox, ca
 # ---------------------------------------------------------------------------------------------------------------- time
 
 
-@pytest.mark.parametrize("code", ["import time; time.sleep(60)", "while True: pass"])
-def test_loading_has_a_limit_too(sandbox_name: str, code: str) -> None:
+def test_loading_has_a_limit_too(sandbox_name: str) -> None:
     with open_sandbox(sandbox_name, SHORT.model_copy(update={"load_s": 0.1})) as sandbox:
-        assert judge_cases(sandbox, code, problem(expects(1))).reason == "does not load: it took too long"
+        for code in ("import time; time.sleep(60)", "while True: pass"):
+            assert judge_cases(sandbox, code, problem(expects(1))).reason == "does not load: it took too long"
 
 
 def test_a_busy_machine_is_not_the_codes_fault(sandbox_name: str) -> None:
     """The child is stopped for longer than its limit and goes on afterwards: it had no processor in between."""
-    code = "import time\ndef f():\n    while time.process_time() < 0.1: pass\n    return 1"
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"patience": 10})) as sandbox:
+    code = "import time\ndef f():\n    while time.process_time() < 0.06: pass\n    return 1"
+    with open_sandbox(sandbox_name, PATIENT) as sandbox:
         assert sandbox._zygote is not None
         before = processes_of_session(sandbox._zygote.pid)
 
         def stop_it_for_a_while() -> None:
             while not (child := processes_of_session(sandbox._zygote.pid) - before):  # type: ignore[union-attr]
                 time.sleep(0.005)
-            time.sleep(0.05)
+            time.sleep(0.02)
             os.kill(*child, signal.SIGSTOP)
-            time.sleep(0.4)
+            time.sleep(0.3)
             os.kill(*child, signal.SIGCONT)
 
         thread = threading.Thread(target=stop_it_for_a_while)
@@ -207,18 +208,18 @@ def test_code_that_computes_is_stopped_by_its_cpu_time(sandbox_name: str) -> Non
     assert took < 0.75 * sandbox.limits.case_s * sandbox.limits.patience
 
 
-def test_code_that_sleeps_is_waited_for_only_once(sandbox: Sandbox) -> None:
-    limits = sandbox.limits
-    started = time.monotonic()
-    judgement = judge_cases(sandbox, "import time\ndef f(): time.sleep(9)", problem(expects(1), expects(1)))
-    took = time.monotonic() - started
-    assert [result.outcome for result in judgement.cases] == ["timeout", "timeout"]
-    assert took < limits.case_s * limits.patience + limits.case_s + 0.5
+def test_code_that_sleeps_is_waited_for_only_once(sandbox_name: str) -> None:
+    with open_sandbox(sandbox_name, SHORT.model_copy(update={"patience": 6, "respawns": 2})) as sandbox:
+        started = time.monotonic()
+        judgement = judge_cases(sandbox, "import time\ndef f(): time.sleep(9)", problem(*[expects(1)] * 3))
+        took = time.monotonic() - started
+    assert [result.outcome for result in judgement.cases] == ["timeout"] * 3
+    assert took < 2 * 6 * sandbox.limits.case_s
 
 
 def test_all_cases_together_have_a_limit(sandbox_name: str) -> None:
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"total_s": 0.6})) as sandbox:
-        code = "import time\ndef f(): time.sleep(0.15)"
+    with open_sandbox(sandbox_name, SHORT.model_copy(update={"total_s": 0.4})) as sandbox:
+        code = "import time\ndef f(): time.sleep(0.09)"
         judgement = judge_cases(sandbox, code, problem(*[expects(None)] * 8))
     outcomes = [result.outcome for result in judgement.cases]
     assert outcomes[0] == "passed"

@@ -1,0 +1,86 @@
+"""A Prefect API server that lives as long as the command.
+
+Prefect would start one by itself, but in the terminal's process group, where Ctrl-C ends it before the run can record
+that it was stopped, and where it outlives a command that was killed. This one is in a session of its own and has a guard
+that ends it when the command is gone, however it went.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rlm_core.errors import InfrastructureFault
+
+_STARTUP_S = 180.0
+"""A fresh database takes tens of seconds on a small machine."""
+
+_ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+"""As Prefect starts its own temporary server: without UI, scheduler and other services that nobody would use."""
+
+_GUARD = "import os, signal, sys; os.read(0, 1); os.kill(int(sys.argv[1]), signal.SIGTERM)"
+"""Waits for its standard input to end, which happens when the process that holds the other end is gone."""
+
+
+@contextmanager
+def temporary_server() -> Iterator[str]:
+    """Run a server for the time of the block; the URL of its API.
+
+    Raises:
+        InfrastructureFault: it did not start; the message has its last words.
+    """
+    port = _free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+        + ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"],
+        env={**os.environ, **_ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    guard = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", _GUARD, str(server.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}/api"
+        _wait_until_ready(url, server)
+        yield url
+    finally:
+        guard.kill()
+        guard.communicate()
+        server.terminate()
+        try:
+            server.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.communicate()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _STARTUP_S
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            words = (server.stderr.read() if server.stderr else b"").decode(errors="replace").strip().splitlines()
+            raise InfrastructureFault(f"Prefect's server ended while starting: {words[-1] if words else 'no reason given'}")
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise InfrastructureFault(f"Prefect's server was not ready within {_STARTUP_S:g} s")
