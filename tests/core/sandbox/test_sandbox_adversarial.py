@@ -12,7 +12,7 @@ from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import judge_cases
 
 from .candidates import CANDIDATES, Must
-from .conftest import SHORT, Canaries, each_sandbox, processes_of_session
+from .conftest import PATIENT, SHORT, Canaries, each_sandbox, limits_of_parent, processes_of_session
 
 DIRECTORY = Path(__file__).with_name("adversarial")
 LIMITS = SHORT
@@ -35,7 +35,8 @@ def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: P
     before = processes_of_session(zygote)
     for _ in range(must.runs):
         started = time.monotonic()
-        judgement = judge_cases(sandbox, code, factorial)
+        with limits_of_parent(sandbox, patience=PATIENT.patience if must.status == "passed" else SHORT.patience):
+            judgement = judge_cases(sandbox, code, factorial)
         assert time.monotonic() - started < LONGEST_S
         judgement.model_dump_json()
         _compare(judgement, must)

@@ -13,7 +13,7 @@ from rlm_core.records import Case, Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
 
-from .conftest import PATIENT, SHORT, each_sandbox, processes_of_session
+from .conftest import PATIENT, each_sandbox, limits_of_parent, processes_of_session
 
 LIMITS = PATIENT
 pytestmark = each_sandbox
@@ -169,47 +169,46 @@ def test_a_case_that_cannot_be_judged_is_the_problems_fault(sandbox: Sandbox, ca
 # ---------------------------------------------------------------------------------------------------------------- time
 
 
-def test_loading_has_a_limit_too(sandbox_name: str) -> None:
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"load_s": 0.1})) as sandbox:
+def test_loading_has_a_limit_too(sandbox: Sandbox) -> None:
+    with limits_of_parent(sandbox, load_s=0.1, patience=2):
         for code in ("import time; time.sleep(60)", "while True: pass"):
             assert judge_cases(sandbox, code, problem(expects(1))).reason == "does not load: it took too long"
 
 
-def test_a_busy_machine_is_not_the_codes_fault(sandbox_name: str) -> None:
+def test_a_busy_machine_is_not_the_codes_fault(sandbox: Sandbox) -> None:
     """The child is stopped for longer than its limit and goes on afterwards: it had no processor in between."""
     code = "import time\ndef f():\n    while time.process_time() < 0.06: pass\n    return 1"
-    with open_sandbox(sandbox_name, PATIENT) as sandbox:
-        assert sandbox._zygote is not None
-        before = processes_of_session(sandbox._zygote.pid)
+    assert sandbox._zygote is not None
+    zygote = sandbox._zygote.pid
+    before = processes_of_session(zygote)
 
-        def stop_it_for_a_while() -> None:
-            while not (child := processes_of_session(sandbox._zygote.pid) - before):  # type: ignore[union-attr]
-                time.sleep(0.005)
-            time.sleep(0.02)
-            os.kill(*child, signal.SIGSTOP)
-            time.sleep(0.3)
-            os.kill(*child, signal.SIGCONT)
+    def stop_it_for_a_while() -> None:
+        while not (child := processes_of_session(zygote) - before):
+            time.sleep(0.005)
+        time.sleep(0.02)
+        os.kill(*child, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(*child, signal.SIGCONT)
 
-        thread = threading.Thread(target=stop_it_for_a_while)
-        thread.start()
-        started = time.monotonic()
-        judgement = judge_cases(sandbox, code, problem(expects(1)))
-        thread.join()
+    thread = threading.Thread(target=stop_it_for_a_while)
+    thread.start()
+    started = time.monotonic()
+    judgement = judge_cases(sandbox, code, problem(expects(1)))
+    thread.join()
     assert judgement.status == "passed", judgement
     assert time.monotonic() - started > 2 * sandbox.limits.case_s
 
 
-def test_code_that_computes_is_stopped_by_its_cpu_time(sandbox_name: str) -> None:
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"patience": 20, "respawns": 0})) as sandbox:
-        started = time.monotonic()
-        judgement = judge_cases(sandbox, "def f():\n    while True: pass", problem(expects(1)))
-        took = time.monotonic() - started
+def test_code_that_computes_is_stopped_by_its_cpu_time(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    judgement = judge_cases(sandbox, "def f():\n    while True: pass", problem(expects(1)))
+    took = time.monotonic() - started
     assert judgement.cases[0].outcome == "timeout"
     assert took < 0.75 * sandbox.limits.case_s * sandbox.limits.patience
 
 
-def test_code_that_sleeps_is_waited_for_only_once(sandbox_name: str) -> None:
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"patience": 6, "respawns": 2})) as sandbox:
+def test_code_that_sleeps_is_waited_for_only_once(sandbox: Sandbox) -> None:
+    with limits_of_parent(sandbox, patience=6, respawns=2):
         started = time.monotonic()
         judgement = judge_cases(sandbox, "import time\ndef f(): time.sleep(9)", problem(*[expects(1)] * 3))
         took = time.monotonic() - started
@@ -217,8 +216,8 @@ def test_code_that_sleeps_is_waited_for_only_once(sandbox_name: str) -> None:
     assert took < 2 * 6 * sandbox.limits.case_s
 
 
-def test_all_cases_together_have_a_limit(sandbox_name: str) -> None:
-    with open_sandbox(sandbox_name, SHORT.model_copy(update={"total_s": 0.4})) as sandbox:
+def test_all_cases_together_have_a_limit(sandbox: Sandbox) -> None:
+    with limits_of_parent(sandbox, total_s=0.4):
         code = "import time\ndef f(): time.sleep(0.09)"
         judgement = judge_cases(sandbox, code, problem(*[expects(None)] * 8))
     outcomes = [result.outcome for result in judgement.cases]

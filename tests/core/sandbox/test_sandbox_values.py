@@ -14,6 +14,7 @@ from rlm_core.sandbox.inside.wire import Encoder, NotPlain, decode
 from rlm_core.verifiers.values import NotJson, is_valid, readable, same, show, to_json
 
 NODES, DEPTH = 10_000, 30
+FEW = settings(max_examples=60, deadline=None)
 ENCODER = Encoder(NODES, DEPTH, size_mb=1)
 encode = ENCODER.encode
 
@@ -80,7 +81,7 @@ def through_json(tree: Any) -> Any:
 
 
 @given(plain_values)
-@settings(max_examples=60, deadline=None)
+@FEW
 def test_values_arrive_as_they_left(value: Any) -> None:
     tree = through_json(encode(value))
     assert is_valid(tree, NODES, DEPTH)
@@ -88,14 +89,14 @@ def test_values_arrive_as_they_left(value: Any) -> None:
 
 
 @given(json_values, json_values)
-@settings(deadline=None)
+@FEW
 def test_comparison_agrees_with_the_obvious_one(a: Any, b: Any) -> None:
     assert same(through_json(encode(a)), encode(a))
     assert same(through_json(encode(a)), encode(b)) == strictly_equal(a, b)
 
 
 @given(plain_values, json_values)
-@settings(deadline=None)
+@FEW
 def test_only_json_values_can_be_right(got: Any, expected: Any) -> None:
     assert same(encode(got), encode(expected)) == strictly_equal(got, expected)
 
@@ -165,7 +166,7 @@ def test_unordered_lists_are_compared_as_multisets(got: Any, expected: Any, tole
 
 
 @given(anything_in_json)
-@settings(max_examples=150, deadline=None)
+@FEW
 def test_no_tree_can_hurt_the_parent(tree: Any) -> None:
     if is_valid(tree, NODES, DEPTH):
         assert len(show(tree)) <= 200
@@ -175,7 +176,7 @@ def test_no_tree_can_hurt_the_parent(tree: Any) -> None:
 
 
 @given(anything_in_json)
-@settings(deadline=None)
+@FEW
 def test_valid_trees_are_encodings(tree: Any) -> None:
     if is_valid(tree, NODES, DEPTH) and not (isinstance(tree, list) and set(json.dumps(tree)) & set("szd")):
         decode(tree)
@@ -247,7 +248,7 @@ def test_what_is_shown_is_short_and_printable() -> None:
 
 
 @given(json_values)
-@settings(deadline=None)
+@FEW
 def test_json_values_survive_conversion(value: Any) -> None:
     try:
         converted = to_json(through_json(encode(value)))
