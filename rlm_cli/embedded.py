@@ -45,7 +45,7 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
     """
     check(load_config(config), say=(first := Watcher()).say)
     with prefect_ready(first):
-        from flows.iterate import iterate  # noqa: PLC0415  takes seconds, and reads the settings that were just made
+        from flows.iterate import iterate
 
         for _ in range(count):
             started = time.monotonic()

@@ -1,8 +1,8 @@
 """A Prefect API server that lives as long as the command.
 
 Prefect would start one by itself, but in the terminal's process group, where Ctrl-C ends it before the run can record
-that it was stopped, and where it outlives a command that was killed. This one is in a session of its own and has a guard
-that ends it when the command is gone, however it went.
+that it was stopped, and where it outlives a command that was killed. This one is in a session of its own and has a
+guard that ends it when the command is gone, however it went.
 """
 
 import os
@@ -23,6 +23,8 @@ _STARTUP_S = 180.0
 _ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """As Prefect starts its own temporary server: without UI, scheduler and other services that nobody would use."""
 
+_APPLICATION = ("--factory", "prefect.server.api.server:create_app", "--log-level", "error", "--lifespan", "on")
+
 _GUARD = "import os, signal, sys; os.read(0, 1); os.kill(int(sys.argv[1]), signal.SIGTERM)"
 """Waits for its standard input to end, which happens when the process that holds the other end is gone."""
 
@@ -36,8 +38,7 @@ def temporary_server() -> Iterator[str]:
     """
     port = _free_port()
     server = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-        + ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"],
+        [sys.executable, "-m", "uvicorn", *_APPLICATION, "--host", "127.0.0.1", "--port", str(port)],
         env={**os.environ, **_ENVIRONMENT},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -75,8 +76,8 @@ def _wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _STARTUP_S
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            words = (server.stderr.read() if server.stderr else b"").decode(errors="replace").strip().splitlines()
-            raise InfrastructureFault(f"Prefect's server ended while starting: {words[-1] if words else 'no reason given'}")
+            words = (server.stderr.read() if server.stderr else b"").decode(errors="replace").strip()
+            raise InfrastructureFault(f"Prefect's server ended while starting: {words[-200:] or 'no reason given'}")
         try:
             with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
                 if answer.status == 200:

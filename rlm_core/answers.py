@@ -4,23 +4,26 @@ import re
 
 from rlm_core.records import Problem
 
-_BLOCK = re.compile(r"```[ \t]*(?:python|py|Python)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_BLOCK = re.compile(r"```[ \t]*(?:(?P<language>\w+)[ \t]*)?\r?\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
+_PYTHON = {"", "py", "python", "python3"}
+_DEFINES = re.compile(r"^[ \t]*(?:def|class|async[ \t]+def)\s|=[ \t]*lambda\b", re.MULTILINE)
 
 
 def problem_prompt(problem: Problem, suffix: str) -> str:
     """The user's message that asks for an answer to `problem`."""
-    named = "" if problem.entry_point in problem.prompt else f" Name the function `{problem.entry_point}`."
-    return f"{problem.prompt}{named}{suffix}"
+    named = re.search(rf"\b{re.escape(problem.entry_point)}\b", problem.prompt)
+    name = "" if named else f" Name the function `{problem.entry_point}`."
+    return f"{problem.prompt}{name}{suffix}"
 
 
 def extract_code(text: str) -> str | None:
-    """The code in an answer: the first fenced block, closed or cut off, or else the whole text if it defines something.
+    """The code in an answer: its first block of Python, closed or cut off, or else all of it if it defines something.
 
     The text is only searched, never parsed: whatever a model wrote is parsed in the sandbox alone.
 
     Returns:
         The code, or None when the answer holds none.
     """
-    block = _BLOCK.search(text)
-    code = block.group(1) if block else text
-    return code if re.search(r"^\s*(?:def|class|async def)\s|=\s*lambda\b", code, re.MULTILINE) else None
+    blocks = (block["code"] for block in _BLOCK.finditer(text) if (block["language"] or "").lower() in _PYTHON)
+    code = next(blocks, text)
+    return code if _DEFINES.search(code) else None

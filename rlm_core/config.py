@@ -6,11 +6,12 @@ file, the key, the value and what is allowed.
 
 import difflib
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlm_core.errors import ConfigError
 from rlm_core.records import Share
@@ -24,6 +25,14 @@ Tokens = Annotated[int, Field(ge=1, le=32_768)]
 Domain = Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"]
 DOMAINS: tuple[Domain, ...] = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
 DEFAULT_MODEL = "smollm2-135m-instruct"
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return text
 
 
 class Section(BaseModel):
@@ -93,16 +102,16 @@ class FilterSection(Section):
     """Most of the cases that a trivial answer (a constant, the argument itself) may pass."""
     max_similarity: Share = 0.8
     """Largest Jaccard similarity of word 3-grams to the corpus, to both suites and to this batch."""
-    blocked: tuple[str, ...] = (
+    blocked: tuple[Annotated[str, AfterValidator(_regular_expression)], ...] = (
         r"\bsubprocess\b",
         r"\bos\s*\.\s*(system|popen|exec\w*|spawn\w*|remove|unlink|rmdir)\b",
         r"\bshutil\b",
-        r"\b(socket|urllib|requests|httpx?|ftplib|smtplib)\b\s*[.(]",
+        r"\b(socket|urllib|requests|httpx?|ftplib|smtplib)(\.\w|\()",
         r"https?://",
         r"\bpip3?\s+install\b|\bapt(-get)?\s+install\b|\bconda\s+install\b|\bnpm\s+install\b",
         r"\b(eval|exec|__import__|compile)\s*\(",
-        r"\bopen\s*\(",
-        r"\binput\s*\(",
+        r"\bopen\(",
+        r"\binput\(",
         r"\bctypes\b|\bpickle\b|\bmarshal\b",
     )
     """Regular expressions that a proposal's prompt, signature, cases and reference must not match."""
@@ -261,7 +270,7 @@ def load_config(path: str | Path) -> Config:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: is not YAML: {_one_line(error)}") from error
     if content is None:
         content = {}
@@ -280,6 +289,8 @@ def parse_config(content: dict[str, Any], source: str = "config") -> Config:
         return Config.parse(content)
     except ValidationError as error:
         raise ConfigError(f"{source}: {_describe(error)}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}: holds something that is no setting: {_one_line(error)}") from error
 
 
 def _one_line(error: Exception) -> str:

@@ -82,7 +82,7 @@ class KnownProblems:
 def shingles(prompt: str) -> frozenset[str]:
     """Word 3-grams of what a prompt asks for; the name of the function and the usual opening do not count."""
     asked = re.sub(r"^Write a Python function `[^`]*` that ", "", prompt)
-    words = re.findall(r"[a-z0-9]+", asked.lower())
+    words = re.findall(r"\w+", asked.lower())
     if len(words) < 3:
         return frozenset(words)
     return frozenset(" ".join(words[i : i + 3]) for i in range(len(words) - 2))
@@ -165,14 +165,8 @@ def refusal(problem: Problem, section: FilterSection, known: KnownProblems, sand
     for name, rule in RULES.items():
         if reason := rule(problem, section):
             return name, reason
-    if duplicate := _duplicate(problem, known):
-        return "duplicate", duplicate
-    similarity, group, name = known.nearest(problem, known.groups)
-    if similarity > section.max_similarity:
-        return (
-            "similar",
-            f"similarity {similarity:.2f} to {name} of the {group}, at most {section.max_similarity:g} allowed",
-        )
+    if repeated := _repeats(problem, known, list(known.groups), section.max_similarity):
+        return repeated
     return _cannot_be_judged(problem, sandbox)
 
 
@@ -204,20 +198,26 @@ def filter_proposals(
     for problem in bank:
         if len(problems) >= wanted:
             break
-        similarity, group, name = known.nearest(problem, [group for group in known.groups if group != "corpus"])
-        if similarity > section.max_similarity:
-            rejections.append(_rejection(problem, "similar", f"similarity {similarity:.2f} to {name} of the {group}"))
+        others = [group for group in known.groups if group != "corpus"]
+        if refused := _repeats(problem, known, others, section.max_similarity):
+            rejections.append(_rejection(problem, *refused))
             continue
         problems.append(problem)
         known.add("batch", problem)
     return problems, rejections
 
 
-def _duplicate(problem: Problem, known: KnownProblems) -> str | None:
-    for group, problems in known.groups.items():
-        for other in problems:
+def _repeats(
+    problem: Problem, known: KnownProblems, groups: Sequence[str], max_similarity: float
+) -> tuple[str, str] | None:
+    """Rule and reason when a problem is the same as a known one, or nearly."""
+    for group in groups:
+        for other in known.groups[group]:
             if other.id == problem.id or (other.prompt, other.entry_point) == (problem.prompt, problem.entry_point):
-                return f"the same as {other.entry_point} of the {group}"
+                return "duplicate", f"the same as {other.entry_point} of the {group}"
+    similarity, group, name = known.nearest(problem, groups)
+    if similarity > max_similarity:
+        return "similar", f"similarity {similarity:.2f} to {name} of the {group}, at most {max_similarity:g} allowed"
     return None
 
 

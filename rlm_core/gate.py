@@ -10,6 +10,7 @@ from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparis
 from rlm_core.seeds import derive_seed
 
 _RESAMPLES = 9_999
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,21 @@ def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparis
     difference would be as likely with the opposite sign (Good 2005, "Permutation, Parametric and Bootstrap Tests of
     Hypotheses"; exact for few problems, sampled for many). The interval is the percentile bootstrap over problems.
     """
-    incumbent = np.array([problem.correct / problem.samples for problem in pair.incumbent.problems])
+    # Counts, not shares: equal scores must be equal to the last bit, and thirds are not.
+    incumbent = np.array([problem.correct for problem in pair.incumbent.problems])
     by_id = {problem.problem_id: problem for problem in pair.candidate.problems}
-    matched = [by_id[problem.problem_id] for problem in pair.incumbent.problems]
-    candidate = np.array([problem.correct / problem.samples for problem in matched])
+    candidate = np.array([by_id[problem.problem_id].correct for problem in pair.incumbent.problems])
     differences = candidate - incumbent
-    interval, p_value = (0.0, 0.0), 1.0
+    answers = pair.incumbent.k * len(differences)
+    (low, high), p_value = (0.0, 0.0), 1.0
     if differences.any():
-        interval, p_value = _interval(differences, seed, confidence), _p_value(differences, seed)
+        (low, high), p_value = _interval(differences, seed, confidence), _p_value(differences, seed)
     return SuiteComparison(
         suite=pair.incumbent.suite,
-        incumbent=float(incumbent.mean()),
-        candidate=float(candidate.mean()),
-        difference=float(differences.mean()),
-        interval=interval,
+        incumbent=int(incumbent.sum()) / answers,
+        candidate=int(candidate.sum()) / answers,
+        difference=int(differences.sum()) / answers,
+        interval=(low / pair.incumbent.k, high / pair.incumbent.k),
         p_value=p_value,
         better=int((differences > 0).sum()),
         worse=int((differences < 0).sum()),
@@ -62,9 +64,11 @@ def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparis
 
 
 def _p_value(differences: np.ndarray, seed: int) -> float:
+    if len(differences) == 1:  # scipy asks for two; the two signs are all that there is
+        return 0.5 if differences[0] > 0 else 1.0
     result = stats.permutation_test(
         (differences,),
-        lambda sample, axis: np.mean(sample, axis=axis),
+        lambda sample, axis: np.sum(sample, axis=axis),
         permutation_type="samples",
         alternative="greater",
         n_resamples=_RESAMPLES,
@@ -97,7 +101,7 @@ def decide(
     on_benchmark = compare(benchmark, derive_seed(seed, "benchmark"), section.confidence)
     on_holdout = compare(holdout, derive_seed(seed, "holdout"), section.confidence)
     accepted, reason = _apply_rule(on_benchmark, section, past)
-    if accepted and on_holdout.difference < -section.holdout_margin:
+    if accepted and on_holdout.difference < -section.holdout_margin - _ROUNDING:
         accepted = False
         reason = (
             f"vetoed by the holdout: {on_holdout.candidate:.3f} against {on_holdout.incumbent:.3f} is worse by more "

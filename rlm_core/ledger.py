@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from rlm_core.errors import LedgerError, UsageError
+from rlm_core.files import first_reason
 from rlm_core.gate import PastScores
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, Problem, Record
+
+RecordT = TypeVar("RecordT", bound=Record)
 
 SCHEMA_VERSION = 1
 
@@ -28,6 +33,10 @@ CREATE TABLE problems (
 CREATE TABLE corpus (
     rollout_id TEXT PRIMARY KEY, iteration INTEGER NOT NULL, problem_id TEXT NOT NULL, text TEXT NOT NULL);
 """
+
+
+class _Unreadable(Exception):
+    """Something in the ledger is not what was stored."""
 
 
 class ProblemOutcome(Record):
@@ -72,12 +81,12 @@ class Ledger:
     def incumbent(self) -> AdapterRef | None:
         """The adapter that was last accepted, or None for the base model."""
         value = self._state("inference")
-        return AdapterRef.model_validate(value["adapter"]) if value and value["adapter"] else None
+        return _stored(AdapterRef, value["adapter"]) if value and value["adapter"] else None
 
     def base(self) -> Base | None:
         """The base model that the project was begun with."""
         value = self._state("base")
-        return Base.model_validate(value) if value else None
+        return _stored(Base, value) if value else None
 
     def past_scores(self) -> PastScores:
         """Best and moving average of the accepted benchmark scores."""
@@ -87,7 +96,7 @@ class Ledger:
     def exam(self, key: str) -> ExamReport | None:
         """An earlier report with this key."""
         row = self._connection.execute("SELECT report FROM exams WHERE key = ?", (key,)).fetchone()
-        return ExamReport.model_validate_json(row[0]) if row else None
+        return _stored(ExamReport, _json(row[0])) if row else None
 
     def history(self) -> list[Iteration]:
         """All finished iterations, oldest first."""
@@ -96,8 +105,8 @@ class Ledger:
             Iteration(
                 number=number,
                 ended=ended,
-                decision=GateDecision.model_validate_json(decision),
-                summary=json.loads(summary),
+                decision=_stored(GateDecision, _json(decision)),
+                summary=_json(summary),
             )
             for number, ended, decision, summary in rows
         ]
@@ -105,7 +114,7 @@ class Ledger:
     def problems(self) -> list[tuple[Problem, float]]:
         """Problems of earlier iterations, oldest first, each with the pass rate that was measured then."""
         rows = self._connection.execute("SELECT content, passed, rollouts FROM problems ORDER BY iteration, rowid")
-        return [(Problem.model_validate_json(content), passed / max(1, total)) for content, passed, total in rows]
+        return [(_stored(Problem, _json(content)), passed / max(1, total)) for content, passed, total in rows]
 
     def corpus_size(self) -> int:
         """Answers in the corpus."""
@@ -114,7 +123,7 @@ class Ledger:
 
     def _state(self, key: str) -> Any:
         row = self._connection.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
-        return json.loads(row[0]) if row else None
+        return _json(row[0]) if row else None
 
     # ------------------------------------------------------------------------------------------------------- writing
 
@@ -206,21 +215,53 @@ def open_ledger(path: Path, create: bool = True) -> Iterator[Ledger]:
     """
     if not create and not path.is_file():
         raise LedgerError(f"{path} does not exist: no iteration was run in this project yet")
-    connection = None
+    connection = _connect(path)
+    try:
+        yield Ledger(connection)
+    except sqlite3.Error as error:
+        raise _ledger_error(path, error) from error
+    except _Unreadable as error:
+        raise LedgerError(f"{path} is damaged: {error}") from error
+    finally:
+        connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, timeout=30)
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
+    try:
         _migrate(connection, path)
-        yield Ledger(connection)
-    except sqlite3.OperationalError as error:
-        raise LedgerError(f"{path}: {error}; is the disk full or another process writing?") from error
-    except sqlite3.DatabaseError as error:
-        raise LedgerError(f"{path} is damaged: {error}") from error
-    except OSError as error:
-        raise LedgerError(f"{path} cannot be opened: {error.strerror}") from error
-    finally:
-        if connection is not None:
-            connection.close()
+    except sqlite3.Error as error:
+        connection.close()
+        raise _ledger_error(path, error) from error
+    except LedgerError:
+        connection.close()
+        raise
+    return connection
+
+
+def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
+    if isinstance(error, sqlite3.OperationalError):
+        return LedgerError(f"{path}: {error}; is the disk full or another process writing?")
+    return LedgerError(f"{path} is damaged: {error}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise _Unreadable(f"an entry is not JSON: {error}") from error
+
+
+def _stored(kind: type[RecordT], content: Any) -> RecordT:
+    """A record that was stored as JSON."""
+    try:
+        return kind.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise _Unreadable(f"a {kind.__name__} is not readable: {first_reason(error)}") from error
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -70,11 +70,13 @@ def listening(listener: Listener) -> Iterator[None]:
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Let the work of this thread fail at its next report once `seconds` have passed."""
-    _limits.current = (time.monotonic() + seconds, seconds)
+    outer = getattr(_limits, "current", None)
+    own = (time.monotonic() + seconds, seconds)
+    _limits.current = own if outer is None else min(own, outer)
     try:
         yield
     finally:
-        _limits.current = None
+        _limits.current = outer
 
 
 @contextmanager
@@ -84,10 +86,11 @@ def stopping_on_signals() -> Iterator[None]:
     A second signal, or a stage that does not notice the first for a while, ends the process at once; that is safe,
     because files are written whole or not at all. Outside the main thread the block changes nothing.
     """
-    _stop.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _stop.clear()
+    watchdogs: list[threading.Timer] = []
 
     def stop(number: int, _frame: Any) -> None:
         if _stop.is_set():
@@ -96,10 +99,13 @@ def stopping_on_signals() -> Iterator[None]:
         watchdog = threading.Timer(_GRACE_S, os._exit, (128 + number,))
         watchdog.daemon = True
         watchdog.start()
+        watchdogs.append(watchdog)
 
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        for watchdog in watchdogs:
+            watchdog.cancel()
         for number, handler in earlier.items():
             signal.signal(number, handler)

@@ -51,9 +51,7 @@ class Project:
             raise StageFailed(f"cannot write {path}: {error.strerror}") from error
         try:
             self._acquire(handle, time.monotonic() + wait_s)
-            holder = json.dumps({"pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")})
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, holder.encode(), 0)
+            _sign(handle, path)
             yield
         finally:
             os.close(handle)
@@ -67,6 +65,16 @@ class Project:
                 if time.monotonic() >= deadline:
                     raise ProjectBusy(f"{self.root} is in use by {_holder(handle)}") from None
                 time.sleep(0.2)
+
+
+def _sign(handle: int, path: Path) -> None:
+    """Write who holds the project, for those who are refused."""
+    holder = json.dumps({"pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")})
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, holder.encode(), 0)
+    except OSError as error:
+        raise StageFailed(f"cannot write {path}: {error.strerror}") from error
 
 
 def _holder(handle: int) -> str:

@@ -4,7 +4,7 @@ Ids are content hashes that we compute. Nothing that a model wrote becomes a fil
 Axes: P problems, G rollouts per problem, T tokens.
 """
 
-from functools import cached_property
+import keyword
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,8 +17,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _identifier(name: str) -> str:
-    if not name.isidentifier():
-        raise ValueError("must be a Python identifier")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError("must be a Python identifier and no keyword")
     return name
 
 
@@ -101,7 +101,7 @@ class Problem(Record):
     """Whether the order of a returned list does not matter."""
     provenance: Provenance = Provenance()
 
-    @cached_property
+    @property
     def id(self) -> str:
         """Content hash of what decides a verdict and what the model is shown."""
         cases = [case.model_dump(mode="json") for case in self.cases]
@@ -140,7 +140,7 @@ class Rollout(Record):
     text: str
     finish_reason: Literal["stop", "length"]
 
-    @cached_property
+    @property
     def id(self) -> str:
         return digest(self.problem_id, self.index, self.seed, self.tokens)
 

@@ -1,52 +1,71 @@
 """What answers that do no work would get. Needs no code to run: what a constant returns is known."""
 
-import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlm_core.records import Case, Problem
+from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
+from rlm_core.sandbox.limits import Limits
+from rlm_core.verifiers.values import same
 
 _CONSTANTS: tuple[Any, ...] = (None, 0, 1, -1, True, False, "", [], {}, 0.0)
 
 
 def best_trivial_share(problem: Problem) -> float:
-    """Largest share of the cases that one trivial answer passes: a constant, an argument, its length or its order."""
-    return max(_shares(problem))
+    """Largest share of the cases that one trivial answer passes: a constant, an argument, its length or its order.
+
+    Values are compared as in verification, by the problem's own tolerance and order.
+    """
+    return max(_passed(problem, answer) for answer in _answers(problem)) / len(problem.cases)
 
 
-def _shares(problem: Problem) -> Iterator[float]:
-    total = len(problem.cases)
-    # Constants, those among the expected values included; and raising always.
-    counts = Counter("raises" if case.raises else _key(case.expected) for case in problem.cases)
-    yield max(counts.values()) / total
-    for constant in _CONSTANTS:
-        yield counts[_key(constant)] / total
-    for answer in (_argument(0), _argument(1), _argument(-1), _length, _ordered):
-        yield sum(_passes(answer, case) for case in problem.cases) / total
+def _answers(problem: Problem) -> Iterator[Callable[[Case], Any]]:
+    """Trivial answers, each as a function of the case. One that has no answer to a case raises."""
+    for constant in (*_CONSTANTS, *(case.expected for case in problem.cases if not case.raises)):
+        yield _constant(constant)
+    for position in (0, 1, -1):
+        yield _argument(position)
+    yield _length
+    yield _ordered
+    yield _raise
 
 
-def _passes(answer: Any, case: Case) -> bool:
-    if case.raises:
-        return False
-    try:
-        return _key(answer(case.input)) == _key(case.expected)
-    except (IndexError, TypeError):
-        return False
+def _constant(value: Any) -> Callable[[Case], Any]:
+    return lambda _case: value
 
 
-def _argument(position: int) -> Any:
-    return lambda arguments: arguments[position]
+def _argument(position: int) -> Callable[[Case], Any]:
+    return lambda case: case.input[position]
 
 
-def _length(arguments: list[Any]) -> Any:
-    return len(arguments[0])
+def _length(case: Case) -> Any:
+    first: Any = case.input[0]
+    return len(first)
 
 
-def _ordered(arguments: list[Any]) -> Any:
-    return sorted(arguments[0])
+def _ordered(case: Case) -> Any:
+    first: Any = case.input[0]
+    return sorted(first)
 
 
-def _key(value: Any) -> str:
-    """A text that is equal for values that are equal in type and content: JSON tells 1, 1.0 and true apart."""
-    return json.dumps(value, sort_keys=True)
+def _raise(_case: Case) -> Any:
+    raise TypeError
+
+
+def _passed(problem: Problem, answer: Callable[[Case], Any]) -> int:
+    """How many cases an answer passes; one that raises passes those that expect an exception, whichever it is."""
+    passed = 0
+    for case in problem.cases:
+        try:
+            got = _tree(answer(case))
+            wanted = None if case.raises else _tree(case.expected)
+        except (IndexError, TypeError, NotPlain):
+            passed += case.raises is not None
+        else:
+            passed += case.raises is None and same(got, wanted, problem.float_tolerance, problem.unordered)
+    return passed
+
+
+def _tree(value: Any) -> Tree:
+    limits = Limits()
+    return Encoder(limits.nodes, limits.depth, limits.frame_mb).encode(value)

@@ -6,7 +6,7 @@ of the bank can be cut down to some levels of difficulty: `bank:train[starter,ea
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,7 @@ def _entries(name: str, path: Path) -> list[tuple[str, Any]]:
         raise ProblemError(f"{name}: is not UTF-8 text") from error
     try:
         if path.suffix == ".jsonl":
-            lines = enumerate(text.splitlines(), 1)
-            return [(f"line {number}", json.loads(line)) for number, line in lines if line.strip()]
+            return list(_json_lines(name, text))
         content = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_loader())
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ProblemError(f"{name}: is malformed: {' '.join(str(error).split())}") from error
@@ -95,6 +94,16 @@ def _entries(name: str, path: Path) -> list[tuple[str, Any]]:
         return []
     entries = content if isinstance(content, list) else [content]
     return [(f"problem {number}", entry) for number, entry in enumerate(entries, 1)]
+
+
+def _json_lines(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    # Not splitlines(): it also cuts at characters that JSON allows inside a string.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ProblemError(f"{name}: line {number}: is not JSON: {error}") from error
 
 
 def _problem(name: str, place: str, content: Any) -> Problem:

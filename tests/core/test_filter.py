@@ -355,7 +355,7 @@ def test_a_bank_problem_that_is_in_an_exam_is_passed_over_with_a_reason(sandbox:
     first, second, third = bank(3)
     problems, rejections = filter_proposals([], [first, second, third], 2, known(**{group: [second]}), SECTION, sandbox)
     assert problems == [first, third]
-    assert [(r.rule, r.reason) for r in rejections] == [("similar", f"similarity 1.00 to bank1 of the {group}")]
+    assert [(r.rule, r.reason) for r in rejections] == [("duplicate", f"the same as bank1 of the {group}")]
 
 
 def test_a_bank_problem_of_an_earlier_iteration_comes_back(sandbox: Sandbox) -> None:
@@ -372,7 +372,7 @@ def test_a_bank_problem_like_an_earlier_one_of_the_batch_is_passed_over(sandbox:
     first, second = bank(2)
     problems, rejections = filter_proposals([], [first, first, second], 2, known(), SECTION, sandbox)
     assert problems == [first, second]
-    assert [(r.rule, r.reason) for r in rejections] == [("similar", "similarity 1.00 to bank0 of the batch")]
+    assert [(r.rule, r.reason) for r in rejections] == [("duplicate", "the same as bank0 of the batch")]
 
 
 def test_no_problem_is_there_twice_even_when_any_similarity_is_allowed(sandbox: Sandbox) -> None:

@@ -38,7 +38,14 @@ def environment(config: Path) -> dict[str, str]:
 def start(stage: str, config: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", _HELD_UP, stage, str(config)]
     # In a session of its own, so that a signal can reach the whole group, as Ctrl-C in a terminal does.
-    return subprocess.Popen(command, start_new_session=True, env=environment(config), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        start_new_session=True,
+        env=environment(config),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def signalled_in(stage: str, config: Path, number: int) -> tuple[int, str]:
@@ -84,7 +91,7 @@ def test_ctrl_c_in_a_stage_is_one_line_and_the_next_run_finishes_the_same_iterat
         assert [entry.number for entry in ledger.history()] == [1]
 
 
-def test_kill_9_frees_the_project_and_leaves_no_process(make_config: MakeConfig, tmp_path: Path) -> None:
+def test_kill_9_frees_the_project_and_leaves_no_process(make_config: MakeConfig) -> None:
     config = make_config()
     code, _ = signalled_in("verify", config, signal.SIGKILL)
     assert code == -signal.SIGKILL
