@@ -16,6 +16,17 @@ def problem_prompt(problem: Problem, suffix: str) -> str:
     return f"{problem.prompt}{name}{suffix}"
 
 
+FENCE = "```"
+
+
+def has_whole_block(text: str) -> bool:
+    """Whether an answer holds a block of Python that is closed: what comes after it cannot change `extract_code`."""
+    return any(
+        block[0].endswith(FENCE) and block["code"].strip() and (block["language"] or "").lower() in _PYTHON
+        for block in _BLOCK.finditer(text)
+    )
+
+
 def extract_code(text: str) -> str | None:
     """The code in an answer: its first block of Python, closed or cut off, or else all of it if it defines something.
 

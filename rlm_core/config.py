@@ -131,6 +131,9 @@ class RolloutSection(Section):
     """Problems per shard; a shard is the unit of retry, of caching and of progress."""
     batch_size: Positive = 64
     """Sequences decoded at once."""
+    stop_after_code: bool = True
+    """End an answer when it holds a whole block of code, in training and in exams: what follows is never looked at, and
+    small models talk on. Off, they can learn to stop."""
     prompt_suffix: str = " Reply with only the code in a python block."
     """Appended to a problem's prompt, in training and in exams."""
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
@@ -45,7 +46,7 @@ def run(
     """
     problems = read_problems(suite)
     policy_name = examined.adapter.sha256 if examined.adapter else "base"
-    key = exam_key(examined.fingerprint, policy_name, suite_digest(problems), seed, evaluate, rollout.prompt_suffix)
+    key = exam_key(examined.fingerprint, policy_name, suite_digest(problems), seed, evaluate, rollout)
     name = f"{who}-{suite_digest(problems)}"
     with open_ledger(Project(project).ledger) as ledger:
         report = ledger.exam(key)
@@ -82,9 +83,12 @@ def suite_digest(problems: Sequence[Problem]) -> str:
     return digest(sorted(problem.id for problem in problems))
 
 
-def exam_key(base_fingerprint: str, policy: str, suite: str, seed: int, evaluate: EvaluateSection, suffix: str) -> str:
+def exam_key(
+    base_fingerprint: str, policy: str, suite: str, seed: int, evaluate: EvaluateSection, rollout: RolloutSection
+) -> str:
     """Names all that an exam's report depends on; reports with equal keys are equal."""
-    settings = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens, suffix]
+    settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
+    settings += [rollout.prompt_suffix, rollout.stop_after_code]
     return digest(EXAM_VERSION, base_fingerprint, policy, suite, seed, settings)
 
 

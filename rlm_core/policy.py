@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from mlx_lm.sample_utils import apply_top_k, apply_top_p
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, hf_repo_to_path, load_model, load_tokenizer
 
+from rlm_core.answers import has_whole_block
 from rlm_core.config import DEFAULT_MODEL, LoraSection
 from rlm_core.default_model import fetch_default_model
 from rlm_core.errors import AdapterError, ModelError
@@ -49,6 +51,8 @@ class Sampling:
     max_tokens: int
     top_p: float = 1.0
     top_k: int = 0
+    stop_after_code: bool = False
+    """End an answer when it holds a whole block of code."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Completion:
 
     tokens: list[int]
     logprobs: list[float]
-    finish_reason: Literal["stop", "length"] = "length"
+    finish_reason: Literal["stop", "code", "length"] = "length"
 
 
 class _SeededSampler:
@@ -187,6 +191,7 @@ class Policy:
                     samplers=[_SeededSampler(sampling, request.seed)],
                 )
                 running[uid] = completion
+            before = len(running)
             responses = generator.next_generated()
             for response, logprob in zip(responses, _chosen_logprobs(responses, sampling.temperature), strict=True):
                 completion = running[response.uid]
@@ -195,8 +200,22 @@ class Policy:
                 if response.finish_reason is not None:
                     completion.finish_reason = response.finish_reason
                     del running[response.uid]
-            on_tokens(len(responses), sum(response.finish_reason is not None for response in responses))
+                elif sampling.stop_after_code and self._ends_block(completion.tokens):
+                    completion.finish_reason = "code"
+                    generator.remove([response.uid])
+                    del running[response.uid]
+            on_tokens(len(responses), before - len(running))
         return completions
+
+    def _ends_block(self, tokens: Sequence[int]) -> bool:
+        """Whether the last token completes the answer's first block of code."""
+        return tokens[-1] in self._fence_tokens and has_whole_block(self.text(tokens))
+
+    @cached_property
+    def _fence_tokens(self) -> frozenset[int]:
+        """Tokens that can complete a closing fence."""
+        vocabulary = self.tokenizer.get_vocab()
+        return frozenset(token for text, token in vocabulary.items() if "`" in text)
 
     def answer_logprobs(self, prompt: mx.array, answers: mx.array, temperature: float = 1.0) -> mx.array:
         """Log-probabilities of answers to one prompt; differentiable.

@@ -138,7 +138,8 @@ class Rollout(Record):
     logprobs: tuple[float, ...]
     """Log-probability of each sampled token at the sampling temperature, before top-p and top-k."""
     text: str
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "code", "length"]
+    """An end token; a whole block of code, after which nothing counts; or the limit on tokens, which cut it off."""
 
     @property
     def id(self) -> str:

@@ -52,7 +52,7 @@ def sample_rollouts(
     Returns:
         Rollouts in the order of the problems, each problem's group together.
     """
-    sampling = Sampling(section.temperature, section.max_tokens, section.top_p, section.top_k)
+    sampling = Sampling(section.temperature, section.max_tokens, section.top_p, section.top_k, section.stop_after_code)
     asked = [(problem, index) for problem in problems for index in range(section.group_size)]
     prompts = {problem.id: policy.prompt_tokens(problem_prompt(problem, section.prompt_suffix)) for problem in problems}
     seeds = [derive_seed(seed, problem.id, index) for problem, index in asked]

@@ -3,8 +3,10 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rlm_core.answers import extract_code, problem_prompt
+from rlm_core.answers import extract_code, has_whole_block, problem_prompt
 from rlm_core.records import Case, Problem
 
 CODE = "def f(n):\n    return n\n"
@@ -90,3 +92,27 @@ def test_a_prompt_that_has_the_name_stays_as_it_is() -> None:
 
 def test_a_name_that_is_only_a_part_of_a_word_is_not_a_name() -> None:
     assert "`f`" in problem_prompt(problem("Return the factorial of n.", "f"), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("```python\ndef f():\n    return 1\n```", True),
+        ("Sure:\n```py\nx = 1\n```\nand so on", True),
+        ("```python\ndef f():\n    return 1\n", False),
+        ("```python\ndef f():\n    return 1\n``", False),
+        ("```python\n```", False),
+        ("```bash\nls\n```", False),
+        ("```bash\nls\n```\n```python\nx = 1\n```", True),
+        ("def f():\n    return 1\n", False),
+        ("", False),
+    ],
+)
+def test_a_whole_block_is_one_that_is_closed(text: str, whole: bool) -> None:
+    assert has_whole_block(text) == whole
+
+
+@given(st.text(alphabet="`pyhton\n =def:1"), st.text(alphabet="`python\n =def:1"))
+def test_what_comes_after_a_whole_block_does_not_matter(text: str, more: str) -> None:
+    if has_whole_block(text):
+        assert extract_code(text + more) == extract_code(text)

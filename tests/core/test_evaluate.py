@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.config import EvaluateSection
+from rlm_core.config import EvaluateSection, RolloutSection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.evaluate import _pass_at, _report, exam_key, pass_at_k, require_complete, suite_digest
 from rlm_core.records import ExamReport, Problem, ProblemScore, Rollout, Verdict
@@ -66,7 +66,7 @@ KEY: dict[str, Any] = {
     "suite": "s",
     "seed": 1,
     "evaluate": EvaluateSection(),
-    "suffix": " Go.",
+    "rollout": RolloutSection(),
 }
 
 
@@ -77,7 +77,8 @@ KEY: dict[str, Any] = {
         {"policy": "abc"},
         {"suite": "t"},
         {"seed": 2},
-        {"suffix": " Stop."},
+        {"rollout": RolloutSection(prompt_suffix=" Stop.")},
+        {"rollout": RolloutSection(stop_after_code=False)},
         {"evaluate": EvaluateSection(samples=5)},
         {"evaluate": EvaluateSection(temperature=0.6)},
         {"evaluate": EvaluateSection(top_p=0.9)},
@@ -91,7 +92,8 @@ def test_an_exam_key_changes_with_everything_that_a_report_depends_on(change: di
 
 def test_an_exam_key_does_not_change_with_anything_else() -> None:
     renamed = EvaluateSection(benchmark="copy of the benchmark", holdout="copy of the holdout")
-    assert exam_key(**(KEY | {"evaluate": renamed})) == exam_key(**KEY)
+    training_only = RolloutSection(group_size=16, temperature=0.5, max_tokens=9)
+    assert exam_key(**(KEY | {"evaluate": renamed, "rollout": training_only})) == exam_key(**KEY)
 
 
 def test_a_suite_is_its_problems_whatever_their_order() -> None:

@@ -111,3 +111,15 @@ def test_a_half_fetched_download_is_found_and_fetched_again(cache_copy: Path) ->
     said: list[str] = []
     assert is_whole(fetch_default_model(said.append))
     assert any("fetching" in line for line in said)
+
+
+def test_an_answer_ends_with_its_block_of_code(policy: Policy) -> None:
+    prompt = policy.prompt_tokens(EASY[1]["prompt"] + " Reply with only the code in a python block.")
+    asked = [Request(prompt, seed) for seed in range(8)]
+    talking = policy.sample(asked, Sampling(temperature=0.7, max_tokens=72), batch_size=8)
+    stopped = policy.sample(asked, Sampling(temperature=0.7, max_tokens=72, stop_after_code=True), batch_size=8)
+    assert sum(answer.finish_reason == "code" for answer in stopped) >= 4
+    for long, short in zip(talking, stopped, strict=True):
+        assert short.tokens == long.tokens[: len(short.tokens)]
+        assert extract_code(policy.text(short.tokens)) == extract_code(policy.text(long.tokens))
+        assert short.finish_reason != "code" or policy.text(short.tokens).rstrip().endswith("```")
