@@ -3,11 +3,10 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlm_cli.server import temporary_server
+from rlm_cli.server import start_temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.config import load_config
 from rlm_core.iteration import check
@@ -20,21 +19,13 @@ _SETTINGS = {
 }
 
 
-@contextmanager
-def prefect_ready(watcher: Watcher) -> Iterator[None]:
-    """Prefect's settings and API for the time of the block. Prefect must not have been imported before."""
+def make_prefect_ready(watcher: Watcher) -> None:
+    """See to Prefect's settings and API. Prefect must not have been imported before."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
-    if os.environ.get("PREFECT_API_URL"):
-        yield
-        return
-    watcher.say("starting Prefect")
-    with temporary_server() as url:
-        os.environ["PREFECT_API_URL"] = url
-        try:
-            yield
-        finally:
-            del os.environ["PREFECT_API_URL"]
+    if not os.environ.get("PREFECT_API_URL"):
+        watcher.say("starting Prefect")
+        os.environ["PREFECT_API_URL"] = start_temporary_server()
 
 
 def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
@@ -43,12 +34,13 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
     Raises:
         RlmError: as the flow does.
     """
-    check(load_config(config), say=(first := Watcher()).say)
-    with prefect_ready(first):
-        from flows.iterate import iterate
+    first = Watcher()
+    check(load_config(config), say=first.say)
+    make_prefect_ready(first)
+    from flows.iterate import iterate
 
-        for _ in range(count):
-            started = time.monotonic()
-            with Watcher() as watcher, listening(watcher):
-                result = iterate(str(config))
-            yield {**result, "seconds": time.monotonic() - started}
+    for _ in range(count):
+        started = time.monotonic()
+        with Watcher() as watcher, listening(watcher):
+            result = iterate(str(config))
+        yield {**result, "seconds": time.monotonic() - started}

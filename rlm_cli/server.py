@@ -5,6 +5,7 @@ that it was stopped, and where it outlives a command that was killed. This one i
 guard that ends it when the command is gone, however it went.
 """
 
+import atexit
 import os
 import socket
 import subprocess
@@ -12,8 +13,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rlm_core.errors import InfrastructureFault
 
@@ -29,9 +28,11 @@ _GUARD = "import os, signal, sys; os.read(0, 1); os.kill(int(sys.argv[1]), signa
 """Waits for its standard input to end, which happens when the process that holds the other end is gone."""
 
 
-@contextmanager
-def temporary_server() -> Iterator[str]:
-    """Run a server for the time of the block; the URL of its API.
+def start_temporary_server() -> str:
+    """Start a server that ends with this process; the URL of its API.
+
+    It ends after the process's other threads: Prefect's last logs and events are sent when a process ends, and for
+    more than a minute when there is nobody to take them.
 
     Raises:
         InfrastructureFault: it did not start; the message has its last words.
@@ -52,19 +53,21 @@ def temporary_server() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    atexit.register(_stop, server, guard)
+    url = f"http://127.0.0.1:{port}/api"
+    _wait_until_ready(url, server)
+    return url
+
+
+def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes]) -> None:
+    guard.kill()
+    guard.communicate()
+    server.terminate()
     try:
-        url = f"http://127.0.0.1:{port}/api"
-        _wait_until_ready(url, server)
-        yield url
-    finally:
-        guard.kill()
-        guard.communicate()
-        server.terminate()
-        try:
-            server.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.communicate()
+        server.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.communicate()
 
 
 def _free_port() -> int:
