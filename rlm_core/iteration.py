@@ -7,11 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from rlm_core.adapters import check_adapter, read_adapter
+from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
 from rlm_core.gate import ExamPair, decide, nothing_learnt
 from rlm_core.ledger import Base, open_ledger
-from rlm_core.policy import base_path, check_adapter, fingerprint, read_adapter
 from rlm_core.project import Project
 from rlm_core.records import (
     AdapterRef,

@@ -4,8 +4,6 @@ Axes: B sequences in a batch, T tokens, V vocabulary. Log-probabilities are floa
 """
 
 import copy
-import hashlib
-import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,17 +22,15 @@ from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import apply_top_k, apply_top_p
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
-from mlx_lm.utils import dequantize_model, hf_repo_to_path, load_model, load_tokenizer
+from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
 
+from rlm_core import adapters
 from rlm_core.answers import has_whole_block
-from rlm_core.config import DEFAULT_MODEL, LoraSection
-from rlm_core.default_model import fetch_default_model
+from rlm_core.base_model import base_path, end_token_ids
+from rlm_core.config import LoraSection
 from rlm_core.errors import AdapterError, ModelError
-from rlm_core.files import digest, sha256_of, write_atomic, write_json
+from rlm_core.files import sha256_of, write_atomic
 from rlm_core.records import AdapterRef
-
-ADAPTER_WEIGHTS = "adapters.safetensors"
-ADAPTER_CONFIG = "adapter_config.json"
 
 _device = threading.RLock()
 """One user of the device at a time: generation, scoring and training are not overlapped on one machine."""
@@ -263,7 +259,7 @@ class Policy:
             raise AdapterError(f"train.lora.modules: {', '.join(missing)} not in {self.base}")
         mx.random.seed(seed % 2**32)
         self.model.freeze()
-        linear_to_lora_layers(self.model, lora.layers or len(self.model.layers), _lora_parameters(lora))
+        linear_to_lora_layers(self.model, lora.layers or len(self.model.layers), adapters.lora_parameters(lora))
         mx.eval(self.model.parameters())
         self.lora = lora
 
@@ -289,15 +285,11 @@ class Policy:
         assert self.lora is not None, "a policy without an adapter has nothing to save"
         weights = self.trainable()
         path = write_atomic(
-            directory / ADAPTER_WEIGHTS, lambda file: mx.save_safetensors(str(file), weights, {"format": "mlx"})
+            directory / adapters.WEIGHTS, lambda file: mx.save_safetensors(str(file), weights, {"format": "mlx"})
         )
-        config = {
-            "fine_tune_type": "lora",
-            "num_layers": self.lora.layers or len(self.model.layers),
-            "lora_parameters": _lora_parameters(self.lora),
-            "rlm": {"base_model": self.base, "base_fingerprint": fingerprint(base_path(self.base)), **origin},
-        }
-        write_json(directory / ADAPTER_CONFIG, config)
+        adapters.write_adapter_config(
+            directory, self.base, self.lora, self.lora.layers or len(self.model.layers), origin
+        )
         return AdapterRef(path=str(directory), sha256=sha256_of(path))
 
 
@@ -360,10 +352,6 @@ def _floats(values: mx.array) -> list[float]:
     return [float(value) for value in np.array(values)]
 
 
-def _lora_parameters(lora: LoraSection) -> dict[str, Any]:
-    return {"rank": lora.rank, "scale": lora.scale, "dropout": lora.dropout, "keys": list(lora.modules)}
-
-
 # ------------------------------------------------------------------------------------------------------------- loading
 
 _last: tuple[tuple[str, str | None], Policy] | None = None
@@ -394,49 +382,6 @@ def device_policy_to_train(base: str, adapter: AdapterRef | None) -> Iterator[Po
         yield load_policy(base, adapter)
 
 
-def base_path(base: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The local directory of a base model: the default model (fetched if need be), a directory, or a hub id.
-
-    Raises:
-        ModelError: there is no such directory and no such model in the hub's cache or on the hub.
-    """
-    if base == DEFAULT_MODEL:
-        return fetch_default_model(say)
-    path = Path(base).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ModelError(f"model.base = {base!r}: the directory holds no config.json, so it is no model")
-        return path
-    if path.is_absolute() or base.startswith((".", "~")) or base.count("/") != 1:
-        raise ModelError(f"model.base = {base!r}: no such directory; use {DEFAULT_MODEL!r}, a directory or a hub id")
-    return _from_hub(base)
-
-
-def _from_hub(base: str) -> Path:
-    try:
-        return hf_repo_to_path(base)
-    except Exception:
-        from huggingface_hub import snapshot_download
-
-        try:
-            return Path(snapshot_download(base, allow_patterns=["*.json", "model*.safetensors", "*.model", "*.jinja"]))
-        except Exception as error:
-            reason = " ".join(str(error).split())[:160]
-            raise ModelError(f"model.base = {base!r}: not a local directory and not on the hub: {reason}") from error
-
-
-def fingerprint(path: Path) -> str:
-    """Tells base models apart without reading gigabytes: the config, and size, head and tail of each weight file."""
-    parts: list[Any] = [json.loads((path / "config.json").read_text())]
-    for file in sorted(path.glob("model*.safetensors")):
-        size = file.stat().st_size
-        with file.open("rb") as content:
-            head = content.read(1 << 20)
-            content.seek(max(0, size - (1 << 20)))
-            parts.append([size, hashlib.sha256(head + content.read()).hexdigest()])
-    return digest(*parts)
-
-
 def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
     """Load a base model and put an adapter on it.
 
@@ -449,7 +394,7 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
     path = base_path(base)
     try:
         model, config = load_model(path)
-        tokenizer = load_tokenizer(path, eos_token_ids=_end_token_ids(path, config))
+        tokenizer = load_tokenizer(path, eos_token_ids=end_token_ids(path, config))
     except Exception as error:
         raise ModelError(f"model.base = {base!r}: cannot be loaded: {' '.join(str(error).split())[:200]}") from error
     if mx.default_device() == mx.cpu:
@@ -461,60 +406,10 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
     return Policy(model, tokenizer, base, adapter, lora)
 
 
-def _end_token_ids(path: Path, config: dict[str, Any]) -> list[int] | None:
-    """All end tokens that the model's config and generation config name."""
-    found: set[int] = set()
-    generation = path / "generation_config.json"
-    sources = [config, json.loads(generation.read_text()) if generation.is_file() else {}]
-    for source in sources:
-        value = source.get("eos_token_id")
-        found.update(value if isinstance(value, list) else [] if value is None else [value])
-    return sorted(found) or None
-
-
-def read_adapter(directory: str | Path) -> AdapterRef:
-    """An adapter directory as a record.
-
-    Raises:
-        AdapterError: a file is missing.
-    """
-    directory = Path(directory).expanduser()
-    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
-        if not (directory / name).is_file():
-            raise AdapterError(f"{directory} is no adapter: {name} is missing")
-    return AdapterRef(path=str(directory), sha256=sha256_of(directory / ADAPTER_WEIGHTS))
-
-
-def check_adapter(base: str, adapter: AdapterRef) -> None:
-    """Refuse an adapter that is damaged or was made for another base.
-
-    Raises:
-        AdapterError: naming both bases, or both digests.
-    """
-    found = read_adapter(adapter.path)
-    if found.sha256 != adapter.sha256:
-        raise AdapterError(f"{adapter.path} is damaged: SHA-256 {found.sha256[:12]}…, recorded {adapter.sha256[:12]}…")
-    made_for = _adapter_config(adapter).get("rlm", {})
-    known = made_for.get("base_fingerprint")
-    if known is not None and known != fingerprint(base_path(base)):
-        raise AdapterError(f"{adapter.path} was made for {made_for.get('base_model')!r}, not for {base!r}")
-
-
-def _adapter_config(adapter: AdapterRef) -> dict[str, Any]:
-    path = Path(adapter.path, ADAPTER_CONFIG)
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise AdapterError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise AdapterError(f"{path} is no adapter config")
-    return config
-
-
 def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> LoraSection:
     """Put the adapter's layers and weights on the model; the shape that it has."""
-    check_adapter(base, adapter)
-    config = _adapter_config(adapter)
+    adapters.check_adapter(base, adapter)
+    config = adapters.read_adapter_config(adapter)
     try:
         load_adapters(model, adapter.path)
         parameters = config["lora_parameters"]

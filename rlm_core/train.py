@@ -161,37 +161,45 @@ def train(
     started = time.monotonic()
     groups = judged_groups(rollouts, verdicts, section.normalise_advantages)
     useful = [group for group in groups if any(sample.advantage for sample in group)]
-    identity = digest(
-        base,
-        incumbent and incumbent.sha256,
-        section.model_dump(mode="json"),
-        seed,
-        [r.id for g in useful for r in _rollouts(g)],
-    )
-    report = {
-        "groups": len(groups),
-        "useful_groups": len(useful),
-        "reward_mean": float(np.mean([sample.reward for group in groups for sample in group])) if groups else 0.0,
-    }
-    if not useful:
-        return TrainReport(candidate=None, steps=0, tokens=0, duration_s=time.monotonic() - started, **report)
-    with device_policy_to_train(base, incumbent) as policy:
-        _prepare_adapter(policy, section, seed)
-        trainer = Trainer(policy, section, directory, identity)
-        if incumbent is not None:
-            trainer.read_optimizer(Path(incumbent.path, OPTIMIZER_STATE))
-        metrics = trainer.run(_minibatches(useful, section, seed), temperature)
-        adapter = directory / "adapter"
-        trainer.write_optimizer(adapter / OPTIMIZER_STATE)
-        candidate = policy.save_adapter(adapter, {"kind": "lora", **origin})
-    (directory / CHECKPOINT).unlink(missing_ok=True)
+    candidate: AdapterRef | None = None
+    metrics: list[StepMetrics] = []
+    if useful:
+        with device_policy_to_train(base, incumbent) as policy:
+            candidate, metrics = _train_on(policy, incumbent, useful, section, temperature, seed, directory, origin)
     return TrainReport(
         candidate=candidate,
         steps=len(metrics),
+        groups=len(groups),
+        useful_groups=len(useful),
+        reward_mean=float(np.mean([sample.reward for group in groups for sample in group])) if groups else 0.0,
         tokens=sum(step.tokens for step in metrics),
         duration_s=time.monotonic() - started,
-        **report,
     )
+
+
+def _train_on(
+    policy: Policy,
+    incumbent: AdapterRef | None,
+    groups: Sequence[list[Sample]],
+    section: TrainSection,
+    temperature: float,
+    seed: int,
+    directory: Path,
+    origin: dict[str, Any],
+) -> tuple[AdapterRef, list[StepMetrics]]:
+    """Train the policy on groups that have something to teach, and save what came of it."""
+    taught = [(sample.rollout.id, sample.advantage) for group in groups for sample in group]
+    identity = digest(policy.base, policy.name, section.dump(), temperature, seed, taught)
+    _prepare_adapter(policy, section, seed)
+    trainer = Trainer(policy, section, directory, identity)
+    if incumbent is not None:
+        trainer.read_optimizer(Path(incumbent.path, OPTIMIZER_STATE))
+    metrics = trainer.run(_minibatches(groups, section, seed), temperature)
+    adapter = directory / "adapter"
+    trainer.write_optimizer(adapter / OPTIMIZER_STATE)
+    candidate = policy.save_adapter(adapter, {"kind": "lora", **origin})
+    (directory / CHECKPOINT).unlink(missing_ok=True)
+    return candidate, metrics
 
 
 def judged_groups(rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], normalise: bool) -> list[list[Sample]]:

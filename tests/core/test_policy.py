@@ -9,9 +9,10 @@ import mlx_lm
 import numpy as np
 import pytest
 
+from rlm_core.adapters import read_adapter
 from rlm_core.config import LoraSection, RolloutSection
 from rlm_core.errors import AdapterError, ModelError
-from rlm_core.policy import Policy, Request, Sampling, load_policy, read_adapter
+from rlm_core.policy import Policy, Request, Sampling, load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
 from tests import tiny

@@ -150,13 +150,20 @@ def test_interrupted_training_continues_to_the_same_adapter(judged: Judged, tiny
     assert steps == list(range(1, straight.steps + 1))
 
 
-def test_a_checkpoint_of_other_training_is_not_continued(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", ["a setting", "the rewards"])
+def test_a_checkpoint_of_other_training_is_not_continued(
+    judged: Judged, tiny_model: Path, tmp_path: Path, other: str
+) -> None:
     def stop(step: progress.Progress) -> None:
         if step.done == 1:
             raise Interrupted("now")
 
     with pytest.raises(Interrupted), progress.listening(stop):
-        train_here(judged, tiny_model, tmp_path, learning_rate=1e-4)
+        if other == "a setting":
+            train_here(judged, tiny_model, tmp_path, learning_rate=1e-4)
+        else:
+            turned = [verdict.model_copy(update={"reward": 1 - verdict.reward}) for verdict in judged.verdicts]
+            train_here(Judged(judged.problems, judged.rollouts, turned), tiny_model, tmp_path)
     mixed = train_here(judged, tiny_model, tmp_path)
     straight = train_here(judged, tiny_model, tmp_path / "straight")
     assert mixed.candidate is not None

@@ -9,9 +9,10 @@ import pytest
 import rlm_core.rollout
 from flows.iterate import iterate
 from rlm_core import progress
+from rlm_core.adapters import read_adapter
 from rlm_core.errors import InfrastructureFault, Interrupted, ProblemError, ProjectBusy, UsageError
 from rlm_core.ledger import open_ledger
-from rlm_core.policy import load_policy, read_adapter
+from rlm_core.policy import load_policy
 from rlm_core.progress import Progress
 from rlm_core.project import Project
 from rlm_core.records import GateDecision, Problem, Rollout, Verdict

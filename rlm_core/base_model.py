@@ -1,0 +1,71 @@
+"""Base models on disk: where one is, and which one it is."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlm_core.config import DEFAULT_MODEL
+from rlm_core.default_model import fetch_default_model
+from rlm_core.errors import ModelError
+from rlm_core.files import digest
+
+_HUB_FILES = ["*.json", "model*.safetensors", "*.model", "*.jinja"]
+"""What mlx-lm needs of a model on the hub."""
+
+
+def base_path(base: str, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The local directory of a base model: the default model (fetched if need be), a directory, or a hub id.
+
+    Raises:
+        ModelError: there is no such directory and no such model in the hub's cache or on the hub.
+    """
+    if base == DEFAULT_MODEL:
+        return fetch_default_model(say)
+    path = Path(base).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(f"model.base = {base!r}: the directory holds no config.json, so it is no model")
+        return path
+    if path.is_absolute() or base.startswith((".", "~")) or base.count("/") != 1:
+        raise ModelError(f"model.base = {base!r}: no such directory; use {DEFAULT_MODEL!r}, a directory or a hub id")
+    return _from_hub(base)
+
+
+def _from_hub(base: str) -> Path:
+    """The hub's copy of a model in its local cache, fetched when it is not there."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(base, allow_patterns=_HUB_FILES, local_files_only=True))
+    except (OSError, ValueError):  # not in the cache, or not all of it
+        pass
+    try:
+        return Path(snapshot_download(base, allow_patterns=_HUB_FILES))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160]
+        raise ModelError(f"model.base = {base!r}: not a local directory and not on the hub: {reason}") from error
+
+
+def fingerprint(path: Path) -> str:
+    """Tells base models apart without reading gigabytes: the config, and size, head and tail of each weight file."""
+    parts: list[Any] = [json.loads((path / "config.json").read_text())]
+    for file in sorted(path.glob("model*.safetensors")):
+        size = file.stat().st_size
+        with file.open("rb") as content:
+            head = content.read(1 << 20)
+            content.seek(max(0, size - (1 << 20)))
+            parts.append([size, hashlib.sha256(head + content.read()).hexdigest()])
+    return digest(*parts)
+
+
+def end_token_ids(path: Path, config: dict[str, Any]) -> list[int] | None:
+    """All end tokens that the model's config and generation config name."""
+    found: set[int] = set()
+    generation = path / "generation_config.json"
+    sources = [config, json.loads(generation.read_text()) if generation.is_file() else {}]
+    for source in sources:
+        value = source.get("eos_token_id")
+        found.update(value if isinstance(value, list) else [] if value is None else [value])
+    return sorted(found) or None
