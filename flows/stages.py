@@ -5,6 +5,7 @@ from typing import Any
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.progress import report
+from rlm_core.sources.problem_files import file_digest
 from tasks.evaluate import evaluate
 from tasks.filter import filter_problems
 from tasks.gate import gate
@@ -24,22 +25,19 @@ class Stages:
     def __init__(self, iteration: Iteration, config: Config):
         self._it = iteration
         self._config = config
-        self._where = {"directory": iteration.directory, "timeout_s": config.prefect.evaluate_timeout_s}
-        self._asking = {"directory": iteration.directory, "timeout_s": config.prefect.rollout_timeout_s}
         self._suites = {"benchmark": config.evaluate.benchmark, "holdout": config.evaluate.holdout}
 
-    def _placed(self, stage: Any, **options: Any) -> Any:
-        return placed(stage, self._it, self._config.prefect, **options)
-
     def generate(self) -> Result:
-        seed = self._it.stage_seed("generate")
-        return self._placed(generate)(
-            **self._asking, incumbent=self._it.incumbent, section=self._config.generate, seed=seed
+        return self._task(generate)(
+            **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
+            incumbent=self._it.incumbent,
+            section=self._config.generate,
+            seed=self._it.stage_seed("generate"),
         )
 
     def mutate(self, proposals: Result) -> Result:
-        return self._placed(mutate)(
-            **self._asking,
+        return self._task(mutate)(
+            **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
             incumbent=self._it.incumbent,
             proposals=proposals,
             generate=self._config.generate,
@@ -49,8 +47,9 @@ class Stages:
         )
 
     def filter(self, *proposals: Result) -> Result:
-        return self._placed(filter_problems)(
-            **self._where,
+        read = [self._config.generate.bank, *self._suites.values()]
+        return self._task(filter_problems)(
+            **self._common(self._config.prefect.verify_timeout_s, reads=read),
             project=self._it.project,
             proposals=list(proposals),
             generate=self._config.generate,
@@ -66,34 +65,32 @@ class Stages:
 
         Submitted in pairs: a pool that was full of waiting rollouts would keep the first verification waiting too.
         """
-        section, total = self._config.rollout, int(results_of(problems).figures["problems"])  # type: ignore[arg-type]
+        shards = self._announce_shards(problems)
         rollouts, verdicts = [], []
-        sizes = [min(section.shard_problems, total - first) for first in range(0, total, section.shard_problems)]
-        for shard, size in enumerate(sizes):
-            for stage in ("rollout", "verify"):
-                report(stage, 0, size * section.group_size, part=f"{shard:03d}")
-        for shard in range(len(sizes)):
+        for shard in range(shards):
             rollouts.append(
-                self._placed(rollout, task_run_name=f"rollout-{shard:03d}").submit(
-                    **self._asking,
+                self._task(rollout, f"rollout-{shard:03d}").submit(
+                    **self._common(self._config.prefect.rollout_timeout_s),
                     incumbent=self._it.incumbent,
                     problems=problems,
                     shard=shard,
-                    section=section,
+                    section=self._config.rollout,
                     seed=self._it.stage_seed("rollout"),
                 )
             )
             verdicts.append(
-                self._placed(verify, task_run_name=f"verify-{shard:03d}").submit(
-                    **self._where, problems=problems, rollouts=rollouts[-1], section=self._config.verify
+                self._task(verify, f"verify-{shard:03d}").submit(
+                    **self._common(self._config.prefect.verify_timeout_s),
+                    problems=problems,
+                    rollouts=rollouts[-1],
+                    section=self._config.verify,
                 )
             )
         return [future.result() for future in rollouts], [future.result() for future in verdicts]
 
     def train(self, rollouts: list[Result], verdicts: list[Result]) -> Result:
-        return self._placed(train)(
-            directory=self._it.directory,
-            timeout_s=self._config.prefect.train_timeout_s,
+        return self._task(train)(
+            **self._common(self._config.prefect.train_timeout_s),
             incumbent=self._it.incumbent,
             rollouts=rollouts,
             verdicts=verdicts,
@@ -111,8 +108,8 @@ class Stages:
             return []
         policies = {"base": self._it.base, "incumbent": self._it.incumbent, "candidate": candidate}
         return [
-            self._placed(evaluate, task_run_name=f"evaluate-{who}-{kind}")(
-                **self._where,
+            self._task(evaluate, f"evaluate-{who}-{kind}")(
+                **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite]),
                 project=self._it.project,
                 who=who,
                 examined=policy,
@@ -130,3 +127,20 @@ class Stages:
         self, made: list[Result], rollouts: list[Result], verdicts: list[Result], trained: Result, exams: list[Result]
     ) -> Result:
         return gate(self._it, self._config, made, rollouts, verdicts, trained, exams)
+
+    def _task(self, stage: Any, run_name: str | None = None) -> Any:
+        return placed(stage, self._it, self._config.prefect, task_run_name=run_name or stage.name)
+
+    def _common(self, timeout_s: float, reads: list[str] | None = None) -> dict[str, Any]:
+        """What every stage is given: where, for how long at most, and which problem files it reads as they are now."""
+        files = {name: file_digest(name) for name in reads or []}
+        return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files}
+
+    def _announce_shards(self, problems: Result) -> int:
+        """Report the work that is to come, so that a watcher knows the whole of it; the number of shards."""
+        size, total = self._config.rollout.shard_problems, int(str(results_of(problems).figures["problems"]))
+        sizes = [min(size, total - first) for first in range(0, total, size)]
+        for shard, count in enumerate(sizes):
+            for stage in ("rollout", "verify"):
+                report(stage, 0, count * self._config.rollout.group_size, part=f"{shard:03d}")
+        return len(sizes)

@@ -232,6 +232,8 @@ class PrefectSection(Section):
     rollout_timeout_s: Annotated[float, Field(gt=0)] = 1_800.0
     """Time limit of one shard, and of each call for proposals or mutants."""
     train_timeout_s: Annotated[float, Field(gt=0)] = 7_200.0
+    verify_timeout_s: Annotated[float, Field(gt=0)] = 1_800.0
+    """Time limit of one shard, and of filtering."""
     evaluate_timeout_s: Annotated[float, Field(gt=0)] = 7_200.0
     """Time limit of one policy on one suite."""
 

@@ -31,9 +31,10 @@ TAGS = ["rlm"]
 def stage_task(version: int, description: str) -> Callable[[Callable[..., StageResult]], Task[..., dict[str, Any]]]:
     """Make a task of a function that returns a StageResult.
 
-    The function's first parameter is the iteration's `directory`. The task takes one parameter more, `timeout_s`, the
-    time limit of one try, and returns plain JSON data: a class would be looked up by its import path when a result is
-    read back, and silently become a dict where that fails.
+    The function's first parameter is the iteration's `directory`. The task takes two parameters more: `timeout_s`, the
+    time limit of one try, and `reads`, the digests of the problem files that the stage reads by name. It returns plain
+    JSON data: a class would be looked up by its import path when a result is read back, and silently become a dict
+    where that fails.
 
     Args:
         version: raised when the stage would give another result for the same parameters.
@@ -41,7 +42,7 @@ def stage_task(version: int, description: str) -> Callable[[Callable[..., StageR
     """
 
     def decorate(function: Callable[..., StageResult]) -> Task[..., dict[str, Any]]:
-        def run(timeout_s: float, **parameters: Any) -> dict[str, Any]:
+        def run(timeout_s: float, reads: dict[str, str], **parameters: Any) -> dict[str, Any]:  # noqa: ARG001  reads: for the key
             with time_limit(timeout_s):
                 result = function(**parameters)
             shown = {name: value for name, value in result.figures.items() if not isinstance(value, list | dict)}
@@ -84,7 +85,7 @@ def results_of(returned: Any) -> StageResult:
 def _stage_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """The name of the stage's result file."""
     name, given = context.task.name, parameters["parameters"]
-    key = f"{name}-{digest(name, context.task.version, to_jsonable_python(given))}"
+    key = f"{name}-{digest(name, context.task.version, parameters['reads'], to_jsonable_python(given))}"
     _discard_if_damaged(Path(given["directory"], "results", key))
     return key
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from rlm_core.errors import ProblemError
-from rlm_core.files import first_reason
+from rlm_core.files import first_reason, sha256_of
 from rlm_core.records import Problem
 from rlm_core.seeds import derive_seed
 
@@ -45,6 +45,19 @@ def read_problems(name: str) -> list[Problem]:
             raise ProblemError(f"{name}: {problem.entry_point} is there twice")
         seen[problem.id] = problem
     return problems
+
+
+def file_digest(name: str) -> str:
+    """Digest of a problem file as it is now.
+
+    Raises:
+        ProblemError: there is no such file.
+    """
+    path, _ = _path_of(name)
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise ProblemError(f"{name}: cannot be read: {error.strerror}") from error
 
 
 def bank_order(problems: Sequence[Problem], seed: int, iteration: int, wanted: int) -> list[Problem]:

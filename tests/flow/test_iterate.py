@@ -175,6 +175,25 @@ def test_a_changed_setting_runs_the_stages_again_that_read_it(make_config: MakeC
     assert {stage.split(":")[0] for stage in seen} == {"train", "evaluate", "evaluate_verify"}
 
 
+def test_an_edited_suite_is_sat_again(make_config: MakeConfig) -> None:
+    config = make_config()
+
+    def stop_in_second_suite(report: Progress) -> None:
+        if report.stage == "evaluate" and report.part.endswith("holdout.jsonl base") and report.done:
+            raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted), progress.listening(stop_in_second_suite):
+        iterate(str(config))
+    benchmark = config.parent / "benchmark.jsonl"
+    benchmark.write_text("".join(benchmark.read_text().splitlines(keepends=True)[:-1]))
+    seen, listening = stage_starts()
+    with listening:
+        result = iterate(str(config))
+    assert any(stage.startswith("evaluate:") and stage.endswith("benchmark.jsonl base") for stage in seen)
+    assert not [stage for stage in seen if stage.startswith(("rollout", "train"))]
+    assert result["decision"]["benchmark"]["suite"] == str(benchmark)
+
+
 def test_a_fault_of_the_machinery_is_tried_again(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config()
     sample, failures = rlm_core.rollout.sample_rollouts, []
