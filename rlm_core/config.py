@@ -72,8 +72,8 @@ class GenerateSection(Section):
     """Subjects that proposals rotate through."""
     use_recursion: bool = False
     """Whether proposals are asked to be solvable by recursion."""
-    max_tokens: Tokens = 320
-    temperature: Temperature = 0.8
+    max_tokens: Tokens = 220
+    temperature: Temperature = 0.6
 
 
 class MutateSection(Section):
@@ -83,8 +83,8 @@ class MutateSection(Section):
     """Mutants asked for per parent."""
     parents: Count = 3
     """How many of the iteration's problems are mutated."""
-    max_tokens: Tokens = 320
-    temperature: Temperature = 0.8
+    max_tokens: Tokens = 220
+    temperature: Temperature = 0.6
 
 
 class FilterSection(Section):

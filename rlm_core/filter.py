@@ -12,11 +12,11 @@ from rlm_core.files import read_jsonl
 from rlm_core.generate import written
 from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
-from rlm_core.records import FileRef, Problem, Rejection, StageResult
+from rlm_core.records import Case, FileRef, Problem, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import bank_order, read_problems
 from rlm_core.trivial import best_trivial_share
-from rlm_core.verifiers.cases import judge_cases
+from rlm_core.verifiers.cases import Value, judge_cases, run_cases
 
 _SHOWN_CHARS = 2_000
 
@@ -39,19 +39,37 @@ def run(
     """
     offered = [problem for file in proposals for problem in read_jsonl(Path(file.path), Problem)]
     bank = bank_order(read_problems(generate.bank), project_seed, iteration, generate.problems)
-    groups = {group: read_problems(suite) for group, suite in suites.items()}
+    groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
     with open_ledger(Project(project).ledger) as ledger:
         groups["corpus"] = [problem for problem, _ in ledger.problems()]
     with open_sandbox(verify.sandbox, verify.limits) as sandbox:
+        answered = [with_reference_values(proposal, sandbox) for proposal in offered]
         problems, rejections = filter_proposals(
-            offered, bank, generate.problems, KnownProblems(groups), section, sandbox
+            answered, bank, generate.problems, KnownProblems(groups), section, sandbox
         )
     return written(directory, "problems", problems, rejections)
 
 
+def with_reference_values(proposal: Problem, sandbox: Sandbox) -> Problem:
+    """The proposal with expected values that its own solution gives, when that runs on every input.
+
+    Who invents a problem is better at solving it than at working out examples in the head; what a solution computes is
+    at least consistent. One that does not run is left to the rules.
+    """
+    if proposal.reference is None:
+        return proposal
+    inputs = [case.input for case in proposal.cases]
+    results = run_cases(sandbox, proposal.reference, proposal.entry_point, inputs)
+    if not all(isinstance(result, Value) for result in results):
+        return proposal
+    cases = [Case(input=i, expected=r.value) for i, r in zip(inputs, results, strict=True) if isinstance(r, Value)]
+    provenance = proposal.provenance.model_copy(update={"expected_from": "reference"})
+    return proposal.model_copy(update={"cases": tuple(cases), "provenance": provenance})
+
+
 @dataclass
 class KnownProblems:
-    """What a proposal must not repeat, by group: `corpus`, `benchmark`, `holdout`, `batch`."""
+    """What a proposal must not repeat, by group: `corpus`, `bank`, `benchmark`, `holdout`, `batch`."""
 
     groups: dict[str, list[Problem]] = field(default_factory=dict)
     _shingles: dict[str, list[tuple[str, frozenset[str]]]] = field(default_factory=dict)
@@ -184,7 +202,7 @@ def filter_proposals(
         proposals: of the model, mutants included; each passes or is rejected with a reason.
         bank: curated problems in the order in which they are to be used. They may come back in later iterations, so
             only likeness to the suites and to this batch counts against them.
-        known: problems of earlier iterations (`corpus`) and of both suites.
+        known: problems of earlier iterations (`corpus`), of the `bank` and of both suites.
     """
     problems: list[Problem] = []
     rejections: list[Rejection] = []
@@ -198,7 +216,7 @@ def filter_proposals(
     for problem in bank:
         if len(problems) >= wanted:
             break
-        others = [group for group in known.groups if group != "corpus"]
+        others = [group for group in known.groups if group not in ("corpus", "bank")]
         if refused := _repeats(problem, known, others, section.max_similarity):
             rejections.append(_rejection(problem, *refused))
             continue

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import json_repair
+import numpy as np
 from pydantic import ValidationError
 
 from rlm_core.config import GenerateSection
@@ -18,6 +19,11 @@ from rlm_core.sources.problem_files import read_problems
 
 _SHOWN_CHARS = 2_000
 """Longest part of a proposal that a rejection keeps."""
+
+_SHOWN_CASES = 5
+_EXAMPLES = 3
+_OPENING = '{"id": "'
+"""How every answer begins, so that the model cannot but go on with a JSON object."""
 
 _SUBJECTS = {
     "strings": "strings",
@@ -56,54 +62,57 @@ def propose(
     """Ask the model for `section.from_model` problems, rotating through the domains.
 
     Args:
-        examples: problems of which one per call is shown as a pattern.
+        examples: problems of which some are shown as patterns.
         seed: of the iteration's generate stage.
 
     Returns:
         Well-formed proposals, unfiltered, and the answers that held none.
     """
     domains = [section.domains[i % len(section.domains)] for i in range(section.from_model)]
-    prompts = [
-        proposal_prompt(domain, _example(examples, domain, derive_seed(seed, "example", i)), section.use_recursion)
+    conversations = [
+        proposal_turns(domain, _chosen(examples, domain, derive_seed(seed, "examples", i)), section.use_recursion)
         for i, domain in enumerate(domains)
     ]
     sampling = Sampling(section.temperature, section.max_tokens)
-    texts = ask(policy, prompts, sampling, seed, "generate")
+    texts = ask(policy, conversations, sampling, seed, "generate")
     return collect(texts, "generate", [Provenance(source="model")] * len(texts), domains)
 
 
-def proposal_prompt(domain: str, example: Problem, use_recursion: bool) -> str:
-    """The message that asks for one problem."""
-    recursion = " It must be natural to solve with recursion." if use_recursion else ""
-    return (
-        "Invent a short programming exercise. Answer with one JSON object and nothing else. An example:\n"
-        f"{problem_json(example)}\n"
-        f"Now invent a different exercise about {_SUBJECTS[domain]}, with at least 5 tests.{recursion}"
-    )
+def proposal_turns(domain: str, examples: Sequence[Problem], use_recursion: bool) -> list[str]:
+    """The conversation that asks for one problem: earlier requests, each answered with an example, and the request.
+
+    A small model that is told what to write does not write it; one that is shown goes on.
+    """
+    recursion = " that is natural to solve with recursion" if use_recursion else ""
+    request = f"Write a programming exercise about {_SUBJECTS[domain]}{recursion} as JSON."
+    return [turn for example in examples for turn in (request, problem_json(example))] + [request]
 
 
 def problem_json(problem: Problem) -> str:
-    """A problem in the form in which the model is asked to write one."""
-    description = problem.prompt.partition(" that ")[2] or problem.prompt
+    """A problem in the form in which the model is asked to write one, with its first few cases."""
+    cases = [case for case in problem.cases if not case.raises][:_SHOWN_CASES]
     return json.dumps(
         {
             "id": problem.entry_point,
-            "description": description,
+            "description": problem.prompt.partition(" that ")[2] or problem.prompt,
             "signature": problem.signature or problem.entry_point,
-            "tests": [{"input": case.input, "expected": case.expected} for case in problem.cases if not case.raises],
             "solution": problem.reference or "",
+            "tests": [{"input": case.input, "expected": case.expected} for case in cases],
         },
         ensure_ascii=False,
     )
 
 
-def ask(policy: Policy, prompts: Sequence[str], sampling: Sampling, seed: int, stage: str) -> list[str]:
-    """The model's answers to the prompts, in their order."""
-    requests = [Request(policy.prompt_tokens(prompt), derive_seed(seed, i)) for i, prompt in enumerate(prompts)]
+def ask(policy: Policy, conversations: Sequence[list[str]], sampling: Sampling, seed: int, stage: str) -> list[str]:
+    """The model's answers to conversations whose last turn asks for a problem, in their order."""
+    requests = [
+        Request(policy.prompt_tokens(*turns, opening=_OPENING), derive_seed(seed, i))
+        for i, turns in enumerate(conversations)
+    ]
     if not requests:
         return []
     completions = policy.sample(requests, sampling, len(requests), ProgressMeter(stage, len(requests)))
-    return [policy.text(completion.tokens) for completion in completions]
+    return [_OPENING + policy.text(completion.tokens) for completion in completions]
 
 
 def collect(
@@ -168,6 +177,8 @@ def _as_case(test: Any) -> dict[str, Any]:
     return {"input": arguments if isinstance(arguments, list) else [arguments], "expected": test["expected"]}
 
 
-def _example(examples: Sequence[Problem], domain: str, seed: int) -> Problem:
+def _chosen(examples: Sequence[Problem], domain: str, seed: int) -> list[Problem]:
+    """Up to three examples, of the domain where there are such."""
     fitting = [problem for problem in examples if problem.domain == domain] or list(examples)
-    return fitting[seed % len(fitting)]
+    order = np.random.default_rng(seed).permutation(len(fitting))[:_EXAMPLES]
+    return [fitting[i] for i in order]

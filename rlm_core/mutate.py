@@ -43,16 +43,46 @@ def mutate(
     """
     chosen = [parent for parent in parents[: section.parents] for _ in range(section.per_problem)]
     sampling = Sampling(section.temperature, section.max_tokens)
-    texts = ask(policy, [mutation_prompt(parent) for parent in chosen], sampling, seed, "mutate")
+    texts = ask(policy, [mutation_turns(parent) for parent in chosen], sampling, seed, "mutate")
     origins = [Provenance(source="mutation", parent=parent.id) for parent in chosen]
     return collect(texts, "mutate", origins, [parent.domain for parent in chosen])
 
 
-def mutation_prompt(parent: Problem) -> str:
-    """The message that asks for a variation of `parent`."""
-    return (
-        "Here is a programming exercise as a JSON object:\n"
-        f"{problem_json(parent)}\n"
-        "Write a variation of it with a changed rule and another name. Change the tests so that they are right for it. "
-        "Answer with one JSON object and nothing else."
-    )
+def mutation_turns(parent: Problem) -> list[str]:
+    """The conversation that asks for a variation of `parent`, after an example of one."""
+    return [_request(_EXAMPLE), problem_json(_VARIATION), _request(parent)]
+
+
+def _request(parent: Problem) -> str:
+    asked = "Change the rule of this programming exercise, and its name, solution and tests with it:"
+    return f"{asked}\n{problem_json(parent)}"
+
+
+_EXAMPLE = Problem.model_validate(
+    {
+        "prompt": "Write a Python function `sum_positive(values)` that returns the sum of the positive numbers.",
+        "entry_point": "sum_positive",
+        "signature": "sum_positive(values: list[int]) -> int",
+        "reference": "def sum_positive(values):\n    return sum(v for v in values if v > 0)\n",
+        "cases": [
+            {"input": [[1, -2, 3]], "expected": 4},
+            {"input": [[-1, -5]], "expected": 0},
+            {"input": [[7, 8, -9]], "expected": 15},
+            {"input": [[2]], "expected": 2},
+        ],
+    }
+)
+_VARIATION = Problem.model_validate(
+    {
+        "prompt": "Write a Python function `count_negative(values)` that returns how many values are negative.",
+        "entry_point": "count_negative",
+        "signature": "count_negative(values: list[int]) -> int",
+        "reference": "def count_negative(values):\n    return len([v for v in values if v < 0])\n",
+        "cases": [
+            {"input": [[1, -2, 3]], "expected": 1},
+            {"input": [[-1, -5, -6]], "expected": 3},
+            {"input": [[7, 8, 9]], "expected": 0},
+            {"input": [[-2, 4, -3]], "expected": 2},
+        ],
+    }
+)

@@ -121,13 +121,20 @@ class Policy:
         """Every token id that ends an answer."""
         return tuple(sorted(self.tokenizer.eos_token_ids))
 
-    def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
-        """A user's message as the token ids that the model answers to, by its chat template where it has one."""
+    def prompt_tokens(self, *turns: str, opening: str = "") -> tuple[int, ...]:
+        """A conversation as the token ids that the model answers to, by its chat template where it has one.
+
+        Args:
+            turns: what user and assistant said by turns, the user first and last.
+            opening: the beginning of the answer, which the model goes on from.
+        """
+        assert len(turns) % 2 == 1
         if self.tokenizer.chat_template is None:
-            return tuple(self.tokenizer.encode(prompt + "\n"))
-        messages = [{"role": "user", "content": prompt}]
+            return tuple(self.tokenizer.encode("\n\n".join(turns) + "\n" + opening))
+        messages = [{"role": ("user", "assistant")[i % 2], "content": turn} for i, turn in enumerate(turns)]
         # enable_thinking is Qwen3's switch; templates that do not know it ignore it.
-        return tuple(self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False))
+        tokens = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False)
+        return (*tokens, *self.tokenizer.encode(opening, add_special_tokens=False))
 
     def text(self, tokens: Sequence[int]) -> str:
         """An answer's text, without the token that ended it."""

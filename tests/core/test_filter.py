@@ -11,7 +11,7 @@ from rlm_core import filter as filtering
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import RULES, KnownProblems, filter_proposals, jaccard, refusal, shingles
-from rlm_core.records import FileRef, Problem, Rejection
+from rlm_core.records import Case, FileRef, Problem, Provenance, Rejection
 from rlm_core.sandbox import Sandbox, open_sandbox
 
 SECTION = FilterSection()
@@ -407,10 +407,37 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
     assert result.intact()
     assert result.figures == {"problems": 6, "rejections": 2}
     problems = list(read_jsonl(tmp_path / "run" / "problems.jsonl", Problem))
-    assert problems[:2] == [GOOD, good(prompt=OTHER_PROMPT)]
+    assert [problem.prompt for problem in problems[:2]] == [GOOD.prompt, OTHER_PROMPT]
+    assert [problem.cases for problem in problems[:2]] == [GOOD.cases, GOOD.cases]
+    assert {problem.provenance.expected_from for problem in problems[:2]} == {"reference"}
     assert {problem.provenance.source for problem in problems[2:]} <= {"file", "bank"}
     rejections = list(read_jsonl(tmp_path / "run" / "problems.rejections.jsonl", Rejection))
     assert [(rejection.rule, bool(rejection.reason)) for rejection in rejections] == [
         ("prompt_length", True),
         ("duplicate", True),
     ]
+
+
+def test_what_a_proposal_expects_is_what_its_own_solution_computes(sandbox: Sandbox) -> None:
+    wrong = GOOD.model_copy(update={"cases": tuple(Case(input=case.input, expected=-7) for case in GOOD.cases)})
+    answered = filtering.with_reference_values(wrong, sandbox)
+    assert answered.cases == GOOD.cases
+    assert answered.provenance.expected_from == "reference"
+    assert answered.id == GOOD.id
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [None, "def double(n) return 1", "def double(n):\n    return {n}\n", "def double(n):\n    while 1: pass\n"],
+)
+def test_a_solution_that_computes_nothing_usable_changes_nothing(sandbox: Sandbox, reference: str | None) -> None:
+    proposal = good(reference=reference)
+    assert filtering.with_reference_values(proposal, sandbox) == proposal
+
+
+def test_a_mutant_that_repeats_its_parent_is_a_duplicate_of_the_bank(sandbox: Sandbox) -> None:
+    parent, other = bank(2)
+    mutant = parent.model_copy(update={"provenance": Provenance(source="mutation", parent=parent.id)})
+    problems, rejections = filter_proposals([mutant], [parent, other], 2, known(bank=[parent, other]), SECTION, sandbox)
+    assert problems == [parent, other]
+    assert [(r.rule, r.reason) for r in rejections] == [("duplicate", "the same as bank0 of the bank")]

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlm_core.config import GenerateSection
-from rlm_core.generate import collect, parse_proposal, problem_json, proposal_prompt, propose
+from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose
 from rlm_core.policy import Completion, Request
 from rlm_core.records import Case, Problem, Provenance, Rejection
 from rlm_core.sources.problem_files import read_problems
@@ -190,7 +190,7 @@ def test_every_bank_problem_comes_back_from_the_form_in_which_it_is_shown(part: 
         again = parse(problem_json(problem))
         assert (again.entry_point, again.cases, again.reference, again.signature) == (
             problem.entry_point,
-            problem.cases,
+            problem.cases[:5],
             problem.reference,
             problem.signature,
         )
@@ -210,11 +210,11 @@ def test_a_problem_without_signature_and_the_usual_words_can_be_shown() -> None:
 
 
 def test_a_prompt_names_the_subject_and_asks_for_recursion_only_when_told_to() -> None:
-    plain, recursive = (proposal_prompt("graphs", PROBLEM, use_recursion=flag) for flag in (False, True))
-    assert "graphs given as adjacency dicts" in plain
-    assert problem_json(PROBLEM) in plain
-    assert "recursion" not in plain
-    assert "recursion" in recursive
+    plain, recursive = (proposal_turns("graphs", [PROBLEM], use_recursion=flag) for flag in (False, True))
+    assert "graphs given as adjacency dicts" in plain[-1]
+    assert plain == [plain[-1], problem_json(PROBLEM), plain[-1]]
+    assert "recursion" not in plain[-1]
+    assert "recursion" in recursive[-1]
 
 
 class Scripted:
@@ -225,8 +225,10 @@ class Scripted:
         self.prompts: list[str] = []
         self.seeds: list[int] = []
 
-    def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
-        self.prompts.append(prompt)
+    def prompt_tokens(self, *turns: str, opening: str) -> tuple[int, ...]:
+        assert self._answer.startswith(opening)
+        self.prompts.append(turns[-1])
+        self._opening = opening
         return (len(self.prompts),)
 
     def sample(self, requests: Sequence[Request], *_: object) -> list[Completion]:
@@ -234,7 +236,7 @@ class Scripted:
         return [Completion(tokens=[0], logprobs=[0.0]) for _ in requests]
 
     def text(self, _: Sequence[int]) -> str:
-        return self._answer
+        return self._answer.removeprefix(self._opening)
 
 
 def test_domains_rotate_and_every_proposal_has_its_own_example_and_seed() -> None:
