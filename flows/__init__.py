@@ -1,1 +1,1 @@
-"""The flows: one iteration, iterations in sequence, and exams."""
+"""The flows: one iteration of self-play."""

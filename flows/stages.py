@@ -2,9 +2,12 @@
 
 from typing import Any
 
+from prefect.futures import wait
+
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
-from rlm_core.progress import report
+from rlm_core.progress import report, stopped
+from rlm_core.rollout import rollouts_per_shard
 from rlm_core.sources.problem_files import file_digest
 from tasks.evaluate import evaluate
 from tasks.filter import filter_problems
@@ -65,9 +68,8 @@ class Stages:
 
         Submitted in pairs: a pool that was full of waiting rollouts would keep the first verification waiting too.
         """
-        shards = self._announce_shards(problems)
         rollouts, verdicts = [], []
-        for shard in range(shards):
+        for shard in range(self._announce_shards(problems)):
             rollouts.append(
                 self._task(rollout, f"rollout-{shard:03d}").submit(
                     **self._common(self._config.prefect.rollout_timeout_s),
@@ -86,7 +88,12 @@ class Stages:
                     section=self._config.verify,
                 )
             )
-        return [future.result() for future in rollouts], [future.result() for future in verdicts]
+        try:
+            return [future.result() for future in rollouts], [future.result() for future in verdicts]
+        except BaseException:
+            with stopped():  # the project must not be let go while shards of it are still at work
+                wait([*rollouts, *verdicts])
+            raise
 
     def train(self, rollouts: list[Result], verdicts: list[Result]) -> Result:
         return self._task(train)(
@@ -103,10 +110,7 @@ class Stages:
 
     def evaluate(self, trained: Result) -> list[Result]:
         """Exams of the base model, the incumbent and the candidate; those that were sat before are not sat again."""
-        candidate = self._it.candidate(results_of(trained))
-        if candidate is None:
-            return []
-        policies = {"base": self._it.base, "incumbent": self._it.incumbent, "candidate": candidate}
+        policies = self._it.examined(results_of(trained))
         return [
             self._task(evaluate, f"evaluate-{who}-{kind}")(
                 **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite]),
@@ -138,9 +142,8 @@ class Stages:
 
     def _announce_shards(self, problems: Result) -> int:
         """Report the work that is to come, so that a watcher knows the whole of it; the number of shards."""
-        size, total = self._config.rollout.shard_problems, int(str(results_of(problems).figures["problems"]))
-        sizes = [min(size, total - first) for first in range(0, total, size)]
-        for shard, count in enumerate(sizes):
+        counts = rollouts_per_shard(int(str(results_of(problems).figures["problems"])), self._config.rollout)
+        for shard, count in enumerate(counts):
             for stage in ("rollout", "verify"):
-                report(stage, 0, count * self._config.rollout.group_size, part=f"{shard:03d}")
-        return len(sizes)
+                report(stage, 0, count, part=f"{shard:03d}")
+        return len(counts)

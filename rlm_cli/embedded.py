@@ -25,6 +25,8 @@ def make_prefect_ready(watcher: Watcher) -> None:
         os.environ.setdefault(name, value)
     if not os.environ.get("PREFECT_API_URL"):
         watcher.say("starting Prefect")
+        for name in ("NO_PROXY", "no_proxy"):  # the server is on this machine, whatever proxy leads elsewhere
+            os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
         os.environ["PREFECT_API_URL"] = start_temporary_server()
 
 

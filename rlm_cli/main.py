@@ -72,18 +72,18 @@ def doctor() -> None:
 def main() -> None:
     """Run the command; an error that a person can do something about is one line and an exit code."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except RlmError as error:
         _end(f"rlm: {error}", error.exit_code)
     except typer.TyperException as error:
         _end(f"rlm: {error.format_message() if hasattr(error, 'format_message') else error}", 2)
     except (KeyboardInterrupt, typer.Abort):
         _end("rlm: stopped; the next run continues from what was finished", 130)
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
     except Exception:
         traceback.print_exc()
         _end("rlm: this is a bug in rlm-flows; please report it with the lines above", 70)
+    else:
+        sys.exit(code or 0)
 
 
 def _end(line: str, code: int) -> None:

@@ -10,9 +10,11 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
+from typing import IO
 
 from rlm_core.errors import InfrastructureFault
 
@@ -38,12 +40,13 @@ def start_temporary_server() -> str:
         InfrastructureFault: it did not start; the message has its last words.
     """
     port = _free_port()
+    words = tempfile.TemporaryFile()  # noqa: SIM115  not a pipe, which would fill up unread; it goes with the process
     server = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", *_APPLICATION, "--host", "127.0.0.1", "--port", str(port)],
         env={**os.environ, **_ENVIRONMENT},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=words,
         start_new_session=True,
     )
     guard = subprocess.Popen(
@@ -53,21 +56,22 @@ def start_temporary_server() -> str:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    atexit.register(_stop, server, guard)
+    atexit.register(_stop, server, guard, words)
     url = f"http://127.0.0.1:{port}/api"
-    _wait_until_ready(url, server)
+    _wait_until_ready(url, server, words)
     return url
 
 
-def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes]) -> None:
+def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes], words: IO[bytes]) -> None:
+    words.close()
     guard.kill()
     guard.communicate()
     server.terminate()
     try:
-        server.communicate(timeout=10)
+        server.wait(timeout=10)
     except subprocess.TimeoutExpired:
         server.kill()
-        server.communicate()
+        server.wait()
 
 
 def _free_port() -> int:
@@ -75,12 +79,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(url: str, server: subprocess.Popen[bytes], words: IO[bytes]) -> None:
     deadline = time.monotonic() + _STARTUP_S
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            words = (server.stderr.read() if server.stderr else b"").decode(errors="replace").strip()
-            raise InfrastructureFault(f"Prefect's server ended while starting: {words[-200:] or 'no reason given'}")
+            words.seek(0)
+            last = " ".join(words.read().decode(errors="replace").split())[-200:]
+            raise InfrastructureFault(f"Prefect's server ended while starting: {last or 'no reason given'}")
         try:
             with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
                 if answer.status == 200:

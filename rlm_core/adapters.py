@@ -20,7 +20,7 @@ def read_adapter(directory: str | Path) -> AdapterRef:
     Raises:
         AdapterError: a file is missing.
     """
-    directory = Path(directory).expanduser()
+    directory = Path(directory).expanduser().absolute()
     for name in (CONFIG, WEIGHTS):
         if not (directory / name).is_file():
             raise AdapterError(f"{directory} is no adapter: {name} is missing")
@@ -69,6 +69,19 @@ def write_adapter_config(directory: Path, base: str, lora: LoraSection, layers: 
     write_json(directory / CONFIG, config)
 
 
+def check_shape(adapter: AdapterRef, lora: LoraSection) -> None:
+    """Refuse to train on from an adapter whose layers are not those that the config asks for.
+
+    Raises:
+        AdapterError: with both shapes.
+    """
+    found, wanted = read_adapter_config(adapter).get("lora_parameters", {}), lora_parameters(lora)
+    shapes = [{key: shape.get(key) for key in ("rank", "scale", "keys")} for shape in (found, wanted)]
+    if shapes[0] != shapes[1]:
+        had, asked = (", ".join(f"{key} {value}" for key, value in shape.items()) for shape in shapes)
+        raise AdapterError(f"{adapter.path} has {had}; train.lora asks for {asked}; change train.lora or the project")
+
+
 def lora_parameters(lora: LoraSection) -> dict[str, Any]:
     """The adapter's shape in mlx-lm's words."""
-    return {"rank": lora.rank, "scale": lora.scale, "dropout": lora.dropout, "keys": list(lora.modules)}
+    return {"rank": lora.rank, "scale": lora.scale, "dropout": 0.0, "keys": list(lora.modules)}

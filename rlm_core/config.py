@@ -101,7 +101,7 @@ class FilterSection(Section):
     max_trivial_share: Share = 0.67
     """Most of the cases that a trivial answer (a constant, the argument itself) may pass."""
     max_similarity: Share = 0.8
-    """Largest Jaccard similarity of word 3-grams to the corpus, to both suites and to this batch."""
+    """Largest Jaccard similarity of word 3-grams to the corpus, the bank, both suites and this batch."""
     blocked: tuple[Annotated[str, AfterValidator(_regular_expression)], ...] = (
         r"\bsubprocess\b",
         r"\bos\s*\.\s*(system|popen|exec\w*|spawn\w*|remove|unlink|rmdir)\b",
@@ -159,7 +159,6 @@ class LoraSection(Section):
     rank: Annotated[int, Field(ge=1, le=512)] = 16
     scale: Annotated[float, Field(gt=0)] = 2.0
     """Factor on the adapter's output (alpha / rank in other libraries' terms)."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     layers: Count = 0
     """Layers, counted from the last, that are adapted; 0 = all."""
     modules: Annotated[tuple[str, ...], Field(min_length=1)] = (

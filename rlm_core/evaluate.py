@@ -46,7 +46,7 @@ def run(
     """
     problems = read_problems(suite)
     policy_name = examined.adapter.sha256 if examined.adapter else "base"
-    key = exam_key(examined.fingerprint, policy_name, suite_digest(problems), seed, evaluate, rollout)
+    key = exam_key(examined.fingerprint, policy_name, suite_digest(problems), seed, evaluate, rollout, verify)
     name = f"{who}-{suite_digest(problems)}"
     with open_ledger(Project(project).ledger) as ledger:
         report = ledger.exam(key)
@@ -84,11 +84,18 @@ def suite_digest(problems: Sequence[Problem]) -> str:
 
 
 def exam_key(
-    base_fingerprint: str, policy: str, suite: str, seed: int, evaluate: EvaluateSection, rollout: RolloutSection
+    base_fingerprint: str,
+    policy: str,
+    suite: str,
+    seed: int,
+    evaluate: EvaluateSection,
+    rollout: RolloutSection,
+    verify: VerifySection,
 ) -> str:
     """Names all that an exam's report depends on; reports with equal keys are equal."""
     settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
     settings += [rollout.prompt_suffix, rollout.stop_after_code]
+    settings += [verify.sandbox, verify.limits.model_dump(mode="json")]
     return digest(EXAM_VERSION, base_fingerprint, policy, suite, seed, settings)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
-from rlm_core.errors import ProblemError
+from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.files import read_jsonl
 from rlm_core.generate import written
 from rlm_core.ledger import open_ledger
@@ -59,7 +59,10 @@ def with_reference_values(proposal: Problem, sandbox: Sandbox) -> Problem:
     if proposal.reference is None:
         return proposal
     inputs = [case.input for case in proposal.cases]
-    results = run_cases(sandbox, proposal.reference, proposal.entry_point, inputs)
+    try:
+        results = run_cases(sandbox, proposal.reference, proposal.entry_point, inputs)
+    except InfrastructureFault:
+        return proposal
     if not all(isinstance(result, Value) for result in results):
         return proposal
     cases = [Case(input=i, expected=r.value) for i, r in zip(inputs, results, strict=True) if isinstance(r, Value)]
@@ -246,6 +249,8 @@ def _cannot_be_judged(problem: Problem, sandbox: Sandbox) -> tuple[str, str] | N
         judgement = judge_cases(sandbox, code, problem)
     except ProblemError as error:
         return "cases", str(error)
+    except InfrastructureFault as fault:
+        return "infrastructure", str(fault)
     if problem.reference is not None and judgement.status != "passed":
         return "reference", f"its own solution fails: {judgement.reason}"
     return None

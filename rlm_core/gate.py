@@ -53,6 +53,7 @@ def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparis
         (low, high), p_value = _interval(differences, seed, confidence), _p_value(differences, seed)
     return SuiteComparison(
         suite=pair.incumbent.suite,
+        suite_digest=pair.incumbent.suite_digest,
         incumbent=int(incumbent.sum()) / answers,
         candidate=int(candidate.sum()) / answers,
         difference=int(differences.sum()) / answers,

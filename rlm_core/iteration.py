@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rlm_core.adapters import check_adapter, read_adapter
+from rlm_core.adapters import check_adapter, check_shape, read_adapter
 from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
@@ -31,6 +31,7 @@ from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 from rlm_core.train import TrainReport
+from rlm_core.verifiers.cases import check_cases
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -52,6 +53,13 @@ class Iteration(Record):
     def stage_seed(self, stage: str) -> int:
         return derive_seed(self.seed, stage)
 
+    def examined(self, train: StageResult) -> dict[str, PolicyRef]:
+        """The policies that sit the exams; none when there is no candidate to decide about."""
+        candidate = self.candidate(train)
+        if candidate is None:
+            return {}
+        return {"base": self.base, "incumbent": self.incumbent, "candidate": candidate}
+
     def candidate(self, train: StageResult) -> PolicyRef | None:
         """The policy that the train stage made, if it made one."""
         adapter = train.figures["candidate"]
@@ -69,10 +77,11 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
         SandboxUnavailable: the configured sandbox cannot be had.
     """
     for name in (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout):
-        read_problems(name)
+        for problem in read_problems(name):
+            check_cases(problem, config.verify.limits)
     open_sandbox(config.verify.sandbox, config.verify.limits).close()
     path = base_path(config.model.base, say)
-    if config.model.adapter:
+    if config.model.adapter and not Project(Path(config.project)).ledger.exists():
         check_adapter(config.model.base, read_adapter(config.model.adapter))
     return PolicyRef(base=config.model.base, fingerprint=fingerprint(path))
 
@@ -95,6 +104,7 @@ def begin(config: Config) -> Iteration:
         number, adapter = ledger.next_iteration(), ledger.incumbent()
     if adapter is not None:
         check_adapter(config.model.base, adapter)
+        check_shape(adapter, config.train.lora)
     directory = project.run(number)
     write_json(directory / "config.json", config.dump())
     return Iteration(
@@ -163,7 +173,7 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: S
         return ExamPair(reports["incumbent", suite], reports["candidate", suite])
 
     with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
-        past = ledger.past_scores()
+        past = ledger.past_scores(reports["incumbent", config.evaluate.benchmark].suite_digest)
     return decide(
         iteration.number,
         pair(config.evaluate.benchmark),

@@ -88,9 +88,11 @@ class Ledger:
         value = self._state("base")
         return _stored(Base, value) if value else None
 
-    def past_scores(self) -> PastScores:
-        """Best and moving average of the accepted benchmark scores."""
+    def past_scores(self, suite_digest: str | None = None) -> PastScores:
+        """Best and moving average of the accepted benchmark scores; those on another suite do not count."""
         value = self._state("scores") or {}
+        if suite_digest is not None and value.get("suite") != suite_digest:
+            return PastScores()
         return PastScores(best=value.get("best"), ema=value.get("ema"))
 
     def exam(self, key: str) -> ExamReport | None:
@@ -182,9 +184,10 @@ class Ledger:
     def _accept(self, decision: GateDecision, ema_weight: float) -> None:
         assert decision.benchmark is not None
         self._point(decision.iteration, decision.candidate)
-        score, past = decision.benchmark.candidate, self.past_scores()
+        score, suite = decision.benchmark.candidate, decision.benchmark.suite_digest
+        past = self.past_scores(suite)
         ema = score if past.ema is None else ema_weight * score + (1 - ema_weight) * past.ema
-        self._set("scores", {"best": max(score, past.best or 0.0), "ema": ema})
+        self._set("scores", {"suite": suite, "best": max(score, past.best or 0.0), "ema": ema})
 
     def _add_outcomes(self, iteration: int, outcomes: Sequence[ProblemOutcome]) -> None:
         self._connection.executemany(

@@ -24,7 +24,7 @@ from mlx_lm.sample_utils import apply_top_k, apply_top_p
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
 
-from rlm_core import adapters
+from rlm_core import adapters, progress
 from rlm_core.answers import has_whole_block
 from rlm_core.base_model import base_path, end_token_ids
 from rlm_core.config import LoraSection
@@ -248,6 +248,10 @@ class Policy:
         chosen = mx.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
         return chosen - mx.logsumexp(logits, axis=-1)
 
+    def scoring_logits(self, tokens: mx.array) -> mx.array:
+        """Logits [B, T, V] as `answer_logprobs` computes them, which must be those of the model itself."""
+        return self._head(self._hidden(tokens, None))
+
     def _hidden(self, tokens: mx.array, caches: list[Any] | None) -> mx.array:
         return self.model.model(tokens, cache=caches)
 
@@ -373,6 +377,7 @@ def device_policy(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
     """
     global _last
     with _device:
+        progress.restart_time_limit()
         key = (base, adapter.sha256 if adapter else None)
         if _last is None or _last[0] != key:
             _last = None
@@ -385,6 +390,7 @@ def device_policy_to_train(base: str, adapter: AdapterRef | None) -> Iterator[Po
     """The device and a policy of its own that may be changed, for the time of the block."""
     global _last
     with _device:
+        progress.restart_time_limit()
         _last = None
         yield load_policy(base, adapter)
 
@@ -410,7 +416,26 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
     model.freeze()
     lora = _put_on(model, base, adapter) if adapter else None
     mx.eval(model.parameters())
-    return Policy(model, tokenizer, base, adapter, lora)
+    policy = Policy(model, tokenizer, base, adapter, lora)
+    _check_scoring(policy)
+    return policy
+
+
+def _check_scoring(policy: Policy) -> None:
+    """Refuse an architecture whose logits are made in a way that `answer_logprobs` does not know.
+
+    Raises:
+        ModelError: the two ways of computing logits differ, or the model is built otherwise.
+    """
+    tokens = mx.array([[1, 2, 3]])
+    try:
+        known, expected = policy.scoring_logits(tokens), policy.model(tokens)
+        agree = mx.allclose(known, expected, rtol=1e-2, atol=1e-2).item()
+    except (AttributeError, TypeError, ValueError):
+        agree = False
+    if not agree:
+        kind = getattr(policy.model, "model_type", type(policy.model).__name__)
+        raise ModelError(f"model.base = {policy.base!r}: models of type {kind!r} cannot be trained here yet")
 
 
 def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> LoraSection:
@@ -424,7 +449,6 @@ def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> LoraSection:
         return LoraSection(
             rank=parameters["rank"],
             scale=float(parameters["scale"]),
-            dropout=float(parameters["dropout"]),
             layers=0 if layers >= len(model.layers) else layers,
             modules=tuple(parameters["keys"]),
         )

@@ -79,6 +79,23 @@ def time_limit(seconds: float) -> Iterator[None]:
         _limits.current = outer
 
 
+def restart_time_limit() -> None:
+    """Begin this thread's time limit anew: waiting for the device is not the work's own time."""
+    current = getattr(_limits, "current", None)
+    if current is not None:
+        _limits.current = (time.monotonic() + current[1], current[1])
+
+
+@contextmanager
+def stopped() -> Iterator[None]:
+    """For the time of the block, every stage in this process stops at its next report."""
+    _stop.set()
+    try:
+        yield
+    finally:
+        _stop.clear()
+
+
 @contextmanager
 def stopping_on_signals() -> Iterator[None]:
     """For the time of the block, SIGINT and SIGTERM make the stages stop at their next report.

@@ -23,11 +23,6 @@ class Project:
     def ledger(self) -> Path:
         return self.root / "ledger.sqlite"
 
-    @property
-    def results(self) -> Path:
-        """Prefect's persisted task results."""
-        return self.root / "results"
-
     def run(self, iteration: int) -> Path:
         """The directory of an iteration's files."""
         return self.root / "runs" / f"{iteration:04d}"

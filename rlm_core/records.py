@@ -25,7 +25,8 @@ def _identifier(name: str) -> str:
 class Record(BaseModel):
     """Base of all records: immutable, and a misspelt field fails where it is made."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Not-a-number and the infinities as text: JSON has no numbers for them, and null would not be read back.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class FileRef(Record):
@@ -194,7 +195,7 @@ class PolicyRef(Record):
 
     base: str
     fingerprint: str
-    """Of the base model's files; see `policy.fingerprint`."""
+    """Of the base model's files; see `base_model.fingerprint`."""
     adapter: AdapterRef | None = None
 
 
@@ -238,6 +239,7 @@ class SuiteComparison(Record):
     """Candidate against incumbent on one suite, paired over problems."""
 
     suite: str
+    suite_digest: str
     incumbent: Share
     candidate: Share
     difference: float

@@ -35,6 +35,12 @@ def run(
     )
 
 
+def rollouts_per_shard(problems: int, section: RolloutSection) -> list[int]:
+    """How many rollouts each shard has, when so many problems are cut into shards."""
+    size = section.shard_problems
+    return [min(size, problems - first) * section.group_size for first in range(0, problems, size)]
+
+
 def sample_rollouts(
     policy: Policy,
     problems: Sequence[Problem],

@@ -227,7 +227,7 @@ def _prepare_adapter(policy: Policy, section: TrainSection, seed: int) -> None:
     """Make the adapter's weights, and only them, trainable."""
     if policy.lora is None:
         policy.add_lora(section.lora, derive_seed(seed, "lora"))
-    elif policy.lora.model_copy(update={"dropout": section.lora.dropout}) != section.lora:
+    elif policy.lora != section.lora:
         raise AdapterError(
             f"the incumbent adapter has {_shape(policy.lora)}, train.lora asks for {_shape(section.lora)}; "
             "set train.lora to the former or start a new project"
@@ -321,7 +321,8 @@ class Trainer:
         steps = [[self.with_old_logprobs(batch, temperature) for batch in step] for step in steps]
         metrics = self._resume()
         loss_fn = grpo_loss(self.section, temperature)
-        self.policy.model.train()
+        # Never train(): log-probabilities are compared all along, and dropout would make them differ by itself.
+        self.policy.model.eval()
         for number in range(len(metrics), len(steps)):
             metrics.append(self._step(number, steps[number], loss_fn))
             write_jsonl(self.directory / "metrics.jsonl", metrics)
@@ -334,12 +335,10 @@ class Trainer:
                 tokens=sum(step.tokens for step in metrics),
                 seconds=sum(step.duration_s for step in metrics),
             )
-        self.policy.model.eval()
         return metrics
 
     def with_old_logprobs(self, batch: MicroBatch, temperature: float) -> MicroBatch:
         """Score the answers with the trainer's own forward pass before anything is trained."""
-        self.policy.model.eval()
         old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature)
         reference = None
         mx.eval(old)

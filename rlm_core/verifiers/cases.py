@@ -94,6 +94,21 @@ def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
     return sandbox.run(job)
 
 
+def check_cases(problem: Problem, limits: Limits) -> None:
+    """See that a problem's cases can be run at all, without running anything.
+
+    Raises:
+        ProblemError: naming the problem and the case.
+    """
+    encoder = _encoder(limits)
+    try:
+        for number, case in enumerate(problem.cases, 1):
+            _encode(encoder, number, "input", case.input)
+            _expected(encoder, number, case)
+    except ProblemError as error:
+        raise ProblemError(f"{problem.entry_point}: {error}") from error
+
+
 def run_cases(
     sandbox: Sandbox, code: str, entry_point: str, inputs: list[list[JsonValue]]
 ) -> list[Value | Raised | Unusable]:

@@ -1,5 +1,6 @@
 """`rlm` as a person calls it: what goes wrong is one clear line and an exit code, and nothing is written."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,3 +143,17 @@ def test_a_project_that_cannot_be_written_is_refused(rlm: Rlm, settings: Setting
 def test_a_project_without_iterations_says_so(rlm: Rlm, settings: Settings, tmp_path: Path, command: str) -> None:
     assert_refused(rlm(command, "-c", write(tmp_path, settings)), 5, "no iteration was run")
     assert not (tmp_path / "project").exists()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_doctor_ends_with_what_it_found(rlm: Rlm, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr("rlm_cli.main.examine_machine", lambda: code)
+    assert rlm("doctor").code == code
+
+
+def test_a_case_that_cannot_be_run_is_refused_before_any_work(rlm: Rlm, settings: Settings, tmp_path: Path) -> None:
+    impossible = tiny.problem(1).model_dump(mode="json")
+    impossible["cases"][1] = {"input": [1], "raises": "NoSuchError"}
+    (tmp_path / "impossible.json").write_text(json.dumps(impossible))
+    settings["evaluate"]["holdout"] = "impossible.json"
+    assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, "f: ", "case 2", "NoSuchError")

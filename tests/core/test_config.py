@@ -60,7 +60,7 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         ),
         (
             "train: {lora: {rnk: 8}}",
-            "train.lora.rnk: unknown setting; did you mean rank? allowed: rank, scale, dropout",
+            "train.lora.rnk: unknown setting; did you mean rank? allowed: rank, scale, layers",
         ),
         ("verify: {limits: {dept: 9}}", "verify.limits.dept: unknown setting; did you mean depth? allowed: load_s"),
         ("rolout: {}", "rolout: unknown setting; did you mean rollout? allowed: project, seed, model, generate"),

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from rlm_core.config import EvaluateSection, RolloutSection
+from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.evaluate import _pass_at, _report, exam_key, pass_at_k, require_complete, suite_digest
 from rlm_core.records import ExamReport, Problem, ProblemScore, Rollout, Verdict
+from rlm_core.sandbox import Limits
 
 PROBLEMS = [
     Problem.model_validate({"prompt": "p", "entry_point": name, "cases": [{"input": [1], "expected": 2}]})
@@ -67,6 +68,7 @@ KEY: dict[str, Any] = {
     "seed": 1,
     "evaluate": EvaluateSection(),
     "rollout": RolloutSection(),
+    "verify": VerifySection(),
 }
 
 
@@ -79,6 +81,8 @@ KEY: dict[str, Any] = {
         {"seed": 2},
         {"rollout": RolloutSection(prompt_suffix=" Stop.")},
         {"rollout": RolloutSection(stop_after_code=False)},
+        {"verify": VerifySection(limits=Limits(case_s=3.0))},
+        {"verify": VerifySection(sandbox="landlock")},
         {"evaluate": EvaluateSection(samples=5)},
         {"evaluate": EvaluateSection(temperature=0.6)},
         {"evaluate": EvaluateSection(top_p=0.9)},
@@ -93,7 +97,9 @@ def test_an_exam_key_changes_with_everything_that_a_report_depends_on(change: di
 def test_an_exam_key_does_not_change_with_anything_else() -> None:
     renamed = EvaluateSection(benchmark="copy of the benchmark", holdout="copy of the holdout")
     training_only = RolloutSection(group_size=16, temperature=0.5, max_tokens=9)
-    assert exam_key(**(KEY | {"evaluate": renamed, "rollout": training_only})) == exam_key(**KEY)
+    paid_otherwise = VerifySection(workers=7, partial_credit=0.0)
+    changed = {"evaluate": renamed, "rollout": training_only, "verify": paid_otherwise}
+    assert exam_key(**(KEY | changed)) == exam_key(**KEY)
 
 
 def test_a_suite_is_its_problems_whatever_their_order() -> None:

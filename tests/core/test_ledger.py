@@ -19,10 +19,16 @@ def adapter(iteration: int) -> AdapterRef:
 
 
 def decision(
-    iteration: int, accepted: bool, score: float = 0.5, incumbent: AdapterRef | None = None, learnt: bool = True
+    iteration: int,
+    accepted: bool,
+    score: float = 0.5,
+    incumbent: AdapterRef | None = None,
+    learnt: bool = True,
+    suite: str = "d",
 ) -> GateDecision:
     result = SuiteComparison(
         suite="s",
+        suite_digest=suite,
         incumbent=0.25,
         candidate=score,
         difference=score - 0.25,
@@ -133,6 +139,16 @@ def test_both_weight_pointers_move_together_with_iteration_and_digest(path: Path
         pointers = [ledger._state(name) for name in ("inference", "trainer")]
     for pointer in pointers:
         assert (pointer["iteration"], pointer["adapter"]) == (1, adapter(1).model_dump())
+
+
+def test_scores_on_another_suite_do_not_count(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.begin(BASE, None)
+        ledger.commit(decision(1, True, score=0.9, suite="old"), 0.25, [], {})
+        assert ledger.past_scores("old").best == 0.9
+        assert (ledger.past_scores("new").best, ledger.past_scores("new").ema) == (None, None)
+        ledger.commit(decision(2, True, score=0.3, suite="new"), 0.25, [], {})
+        assert (ledger.past_scores("new").best, ledger.past_scores("new").ema) == (0.3, 0.3)
 
 
 def test_a_rejection_leaves_incumbent_and_scores(path: Path) -> None:

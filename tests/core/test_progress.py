@@ -218,3 +218,24 @@ def test_a_stage_that_noticed_has_all_the_time_to_tidy_up() -> None:
     started = time.monotonic()
     assert end_of(process) == (130, "kept what was finished\n")
     assert time.monotonic() - started >= 0.8
+
+
+def test_a_restarted_limit_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.time_limit(10):
+        now[0] += 9
+        progress.restart_time_limit()
+        now[0] += 9
+        progress.report("stage", 1, 2)
+        now[0] += 2
+        with pytest.raises(InfrastructureFault, match="10 s"):
+            progress.report("stage", 2, 2)
+    progress.restart_time_limit()
+    progress.report("stage", 2, 2)
+
+
+def test_stages_stop_only_for_the_time_of_the_block() -> None:
+    with progress.stopped(), pytest.raises(Interrupted):
+        progress.report("stage", 1, 2)
+    progress.report("stage", 2, 2)

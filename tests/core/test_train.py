@@ -208,6 +208,23 @@ def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(
     assert [step["applied"] for step in recorded] == [False, False, False]
 
 
+def test_a_skipped_step_does_not_keep_training_from_going_on(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    broken = [r.model_copy(update={"logprobs": (float("nan"),) * len(r.tokens)}) for r in judged.rollouts[:12]]
+    mixed = Judged(judged.problems, [*broken, *judged.rollouts[12:]], judged.verdicts)
+
+    def stop_late(step: progress.Progress) -> None:
+        if step.done == step.total - 1:
+            raise Interrupted("now")
+
+    with pytest.raises(Interrupted), progress.listening(stop_late):
+        train_here(mixed, tiny_model, tmp_path, minibatch=6)
+    report = train_here(mixed, tiny_model, tmp_path, minibatch=6)
+    applied = [json.loads(line)["applied"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert len(applied) == report.steps
+    assert applied.count(False) in (1, 2)
+    assert report.candidate is not None
+
+
 def test_kl_penalty_is_zero_at_the_start_and_felt_later(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
     train_here(judged, tiny_model, tmp_path / "kl", kl_weight=0.5, epochs=2)
     kl = [json.loads(line)["kl"] for line in (tmp_path / "kl" / "metrics.jsonl").read_text().splitlines()]
