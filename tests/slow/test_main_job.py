@@ -29,18 +29,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_run_directory_explains_the_decision(project: Path) -> None:
-    decision = json.loads((project / "runs" / "0001" / "decision.json").read_text())
+    run = project / "runs" / "0001"
+    decision = json.loads((run / "decision.json").read_text())
     assert decision["reason"]
-    if decision["candidate"] is not None:
-        reports = [json.loads(path.read_text()) for path in (project / "runs" / "0001" / "exams").glob("*.json")]
-        scores = {report["suite"]: report["pass_at"]["1"] for report in reports if report["policy"] == "base"}
-        assert decision["benchmark"]["incumbent"] == scores["bank:benchmark"]
+    reports = [json.loads(path.read_text()) for path in (run / "exams").glob("*.json")]
+    scores = {(report["policy"], report["suite"]): report["pass_at"]["1"] for report in reports}
+    for suite in ("benchmark", "holdout"):
+        compared = decision[suite]
+        assert compared["incumbent"] == scores["base", compared["suite"]]
+        assert compared["candidate"] == scores[decision["candidate"]["sha256"], compared["suite"]]
 
 
 def test_mlx_lm_takes_the_adapter_as_it_is(project: Path) -> None:
     adapter = project / "runs" / "0001" / "adapter"
-    if not adapter.is_dir():
-        pytest.skip("this iteration had nothing to learn from")
     model = str(base_path(DEFAULT_MODEL))
     command = [sys.executable, "-m", "mlx_lm", "generate", "--model", model, "--adapter-path", str(adapter)]
     command += ["--prompt", "Write a Python function add(a, b).", "--max-tokens", "8", "--temp", "0"]
