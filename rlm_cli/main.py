@@ -10,6 +10,7 @@ import typer
 from rlm_cli import show
 from rlm_cli.doctor import examine_machine
 from rlm_cli.embedded import run_iterations
+from rlm_cli.judge import judge_by_hand
 from rlm_core.config import load_config
 from rlm_core.errors import RlmError
 from rlm_core.ledger import open_ledger
@@ -61,6 +62,18 @@ def history(
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
         show.history(ledger, as_json)
+
+
+@app.command()
+def verify(
+    problem: Annotated[Path, typer.Argument(help="A problem file that holds one problem.")],
+    answer: Annotated[Path, typer.Argument(help="A file with the answer's code.")],
+    sandbox: Annotated[str, typer.Option(help="Which sandbox runs it; auto takes the strongest.")] = "auto",
+    partial_credit: Annotated[float, typer.Option(min=0, max=1, help="As in the config's section verify.")] = 0.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
+) -> None:
+    """Judge one answer to one problem. Exits 0 when it passed, 1 when it failed, 2 when it could not be judged."""
+    raise typer.Exit(judge_by_hand(problem, answer, sandbox, partial_credit, as_json))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.records import FileRef, Problem, Rollout, StageResult, Verdict
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.trivial import best_trivial_share
-from rlm_core.verifiers.cases import judge_cases
+from rlm_core.verifiers.cases import Judgement, judge_cases
 
 _PER_SANDBOX = 16
 """Answers for which starting one more sandbox pays."""
@@ -113,14 +113,21 @@ def judge_rollout(sandbox: Sandbox, rollout: Rollout, problem: Problem, partial_
             sandbox=sandbox.name,
             latency_s=time.monotonic() - started,
         )
+    return judged(judgement, problem, rollout.id, sandbox.name, time.monotonic() - started, partial_credit)
+
+
+def judged(
+    judgement: Judgement, problem: Problem, rollout_id: str, sandbox: str, latency_s: float, partial_credit: float
+) -> Verdict:
+    """The verdict that a judgement comes to, with the reward worked out."""
     verdict = Verdict(
-        rollout_id=rollout.id,
+        rollout_id=rollout_id,
         problem_id=problem.id,
         status=judgement.status,
         reason=judgement.reason,
         cases=judgement.cases,
-        sandbox=sandbox.name,
-        latency_s=time.monotonic() - started,
+        sandbox=sandbox,
+        latency_s=latency_s,
     )
     return verdict.model_copy(update={"reward": reward(verdict, best_trivial_share(problem), partial_credit)})
 

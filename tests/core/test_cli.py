@@ -73,7 +73,7 @@ def write(tmp_path: Path, content: Settings) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["status"], ["history"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["status"], ["history"], ["verify"], ["doctor"]])
 def test_every_command_has_help(rlm: Rlm, command: list[str]) -> None:
     done = rlm(*command, "--help")
     assert done.code == 0
@@ -157,3 +157,38 @@ def test_a_case_that_cannot_be_run_is_refused_before_any_work(rlm: Rlm, settings
     (tmp_path / "impossible.json").write_text(json.dumps(impossible))
     settings["evaluate"]["holdout"] = "impossible.json"
     assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, "f: ", "case 2", "NoSuchError")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "shown"),
+    [
+        (tiny.answer(2), 0, ["passed", "reward 1.000"]),
+        (tiny.answer(3), 1, ["5 of 5 cases failed", "returned 3", "reward 0.000"]),
+        ("def f(n):\n    import os\n    os._exit(0)\n", 1, ["crashed"]),
+        ("def g(n):\n    return n\n", 1, ["f"]),
+        ("def f(n) return n", 1, ["SyntaxError"]),
+    ],
+)
+def test_an_answer_is_judged_by_hand(rlm: Rlm, tmp_path: Path, answer: str, code: int, shown: list[str]) -> None:
+    (tmp_path / "p.json").write_text(tiny.problem(2).model_dump_json())
+    (tmp_path / "a.py").write_text(answer)
+    done = rlm("verify", "p.json", "a.py")
+    assert done.code == code, done.err
+    for part in shown:
+        assert part in done.out
+
+
+def test_a_verdict_can_be_had_as_json(rlm: Rlm, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(tiny.problem(2).model_dump_json())
+    (tmp_path / "a.py").write_text(tiny.answer(1))
+    verdict = json.loads(rlm("verify", "p.json", "a.py", "--json").out)
+    assert (verdict["status"], verdict["reward"], len(verdict["cases"])) == ("failed", 0.0, 5)
+
+
+def test_what_cannot_be_judged_exits_2(rlm: Rlm, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(tiny.problem(2).model_dump_json())
+    (tmp_path / "a.py").write_text(tiny.answer(2))
+    assert_refused(rlm("verify", "p.json", "missing.py"), 2, "missing.py")
+    assert_refused(rlm("verify", "missing.json", "a.py"), 2, "missing.json")
+    assert_refused(rlm("verify", "bank:train", "a.py"), 2, "60 problems")
+    assert_refused(rlm("verify", "p.json", "a.py", "--sandbox", "nothing"), 2, "nothing")
