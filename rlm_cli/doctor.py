@@ -98,8 +98,9 @@ def _gflops(with_openblas: bool) -> float:
 
 
 def _sandbox_findings() -> Iterator[Finding]:
-    usable = [name for name, reason in available() if reason is None]
-    for name, reason in available():
+    sandboxes = available()  # opens each one to find out
+    usable = [name for name, reason in sandboxes if reason is None]
+    for name, reason in sandboxes:
         yield Finding(f"sandbox {name}", reason or "can be used", reason is None, needed=not usable)
     if usable:
         with open_sandbox("auto") as sandbox:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rlm_core.errors import InfrastructureFault, ProblemError, SandboxUnavailable
+from rlm_core.files import read_given_text
 from rlm_core.records import Problem, Verdict
 from rlm_core.sandbox import open_sandbox
 from rlm_core.sources.problem_files import read_problems
@@ -28,7 +29,8 @@ def judge_by_hand(
     Raises:
         ProblemError: a file cannot be read, or the problem file does not hold exactly one problem.
     """
-    problem, code = _only_problem(problem_file), _code(answer_file)
+    problem = _only_problem(problem_file)
+    code = read_given_text(answer_file, str(answer_file), ProblemError)
     started = time.monotonic()
     try:
         with open_sandbox(sandbox_name) as sandbox:
@@ -49,15 +51,6 @@ def _only_problem(path: Path) -> Problem:
     if len(problems) != 1:
         raise ProblemError(f"{path}: holds {len(problems)} problems, one is needed")
     return problems[0]
-
-
-def _code(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ProblemError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path}: is not UTF-8 text") from error
 
 
 def _print(problem: Problem, judgement: Judgement, verdict: Verdict) -> None:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlm_core.errors import ConfigError
+from rlm_core.files import read_given_text
 from rlm_core.records import Share
 from rlm_core.sandbox.limits import Limits
 
@@ -268,12 +269,9 @@ def load_config(path: str | Path) -> Config:
         ConfigError: the file cannot be read, is not YAML, or a setting is not allowed.
     """
     path = Path(path)
+    text = read_given_text(path, str(path), ConfigError)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text") from error
+        content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: is not YAML: {_one_line(error)}") from error
     if content is None:

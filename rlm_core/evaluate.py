@@ -45,9 +45,9 @@ def run(
         InfrastructureFault: some answers could not be judged; the exam does not count.
     """
     problems = read_problems(suite)
-    policy_name = examined.adapter.sha256 if examined.adapter else "base"
-    key = exam_key(examined.fingerprint, policy_name, suite_digest(problems), seed, evaluate, rollout, verify)
-    name = f"{who}-{suite_digest(problems)}"
+    content = suite_digest(problems)
+    key = exam_key(examined.fingerprint, examined.name, content, seed, evaluate, rollout, verify)
+    name = f"{who}-{content}"
     with open_ledger(Project(project).ledger) as ledger:
         report = ledger.exam(key)
         reused = report is not None

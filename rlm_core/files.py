@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from rlm_core.errors import StageFailed
+from rlm_core.errors import StageFailed, UsageError
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
@@ -100,6 +100,20 @@ def first_reason(error: Exception) -> str:
         place = ".".join(str(part) for part in detail["loc"]) or "record"
         return f"{place}: {detail['msg']}"
     return str(error)
+
+
+def read_given_text(path: Path, name: str, error_type: type[UsageError]) -> str:
+    """The text of a file that a person named.
+
+    Raises:
+        UsageError: of the given type, naming the file by `name`, when it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise error_type(f"{name}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise error_type(f"{name}: is not UTF-8 text") from error
 
 
 def sha256_of(path: Path) -> str:

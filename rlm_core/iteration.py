@@ -141,7 +141,7 @@ def finish(
     decision = _decide(iteration, config, trained, exams)
     summary = summarise(
         iteration.number,
-        iteration.incumbent.adapter.sha256 if iteration.incumbent.adapter else "base",
+        iteration.incumbent.name,
         problems,
         list(_all(made, "rejections", Rejection)),
         sampled,

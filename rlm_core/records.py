@@ -198,6 +198,11 @@ class PolicyRef(Record):
     """Of the base model's files; see `base_model.fingerprint`."""
     adapter: AdapterRef | None = None
 
+    @property
+    def name(self) -> str:
+        """`base`, or the SHA-256 of the adapter's weights."""
+        return self.adapter.sha256 if self.adapter else "base"
+
 
 class ProblemScore(Record):
     """How a policy did on one problem of a suite."""

@@ -8,6 +8,7 @@ import numpy as np
 from rlm_core.ledger import ProblemOutcome
 from rlm_core.records import Problem, Record, Rejection, Rollout, Verdict
 from rlm_core.train import TrainReport
+from rlm_core.verify import sandbox_used
 
 
 class ProblemMetrics(Record):
@@ -87,7 +88,7 @@ def summarise(
         rollout_tokens=tokens,
         rollout_tokens_per_s=tokens / max(rollout_s, 1e-9),
         truncated_share=_mean([rollout.finish_reason == "length" for rollout in rollouts]),
-        sandbox=next((verdict.sandbox for verdict in verdicts if verdict.sandbox != "none"), "none"),
+        sandbox=sandbox_used(verdicts),
         verify_latency=_latency([verdict.latency_s for verdict in judged]),
         trained_steps=trained.steps,
         trained_tokens=trained.tokens,

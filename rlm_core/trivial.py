@@ -8,6 +8,7 @@ from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
 from rlm_core.sandbox.limits import Limits
 from rlm_core.verifiers.values import same
 
+_LIMITS = Limits()
 _CONSTANTS: tuple[Any, ...] = (None, 0, 1, -1, True, False, "", [], {}, 0.0)
 
 
@@ -67,5 +68,4 @@ def _passed(problem: Problem, answer: Callable[[Case], Any]) -> int:
 
 
 def _tree(value: Any) -> Tree:
-    limits = Limits()
-    return Encoder(limits.nodes, limits.depth, limits.frame_mb).encode(value)
+    return Encoder(_LIMITS.nodes, _LIMITS.depth, _LIMITS.frame_mb).encode(value)

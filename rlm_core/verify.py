@@ -34,9 +34,14 @@ def run(directory: Path, problems: FileRef, rollouts: FileRef, section: VerifySe
             "infrastructure_faults": sum(verdict.status == "infrastructure" for verdict in verdicts),
             "reward": sum(verdict.reward for verdict in verdicts),
             "latency_s": [verdict.latency_s for verdict in verdicts],
-            "sandbox": next((verdict.sandbox for verdict in verdicts if verdict.sandbox != "none"), "none"),
+            "sandbox": sandbox_used(verdicts),
         },
     )
+
+
+def sandbox_used(verdicts: Sequence[Verdict]) -> str:
+    """Name of the sandbox that ran the answers' code, or `none` when no answer held any."""
+    return next((verdict.sandbox for verdict in verdicts if verdict.sandbox != "none"), "none")
 
 
 def judge_rollouts(
@@ -78,11 +83,12 @@ def _judge_all(
     judge: Callable[[Rollout], Verdict], rollouts: Sequence[Rollout], workers: int, stage: str, part: str
 ) -> list[Verdict]:
     verdicts: list[Verdict] = []
+    passed = 0
     with ThreadPoolExecutor(workers, thread_name_prefix="judge") as pool:
         try:
             for verdict in pool.map(judge, rollouts):
                 verdicts.append(verdict)
-                passed = sum(verdict.passed for verdict in verdicts)
+                passed += verdict.passed
                 progress.report(stage, len(verdicts), len(rollouts), part, passed=passed)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)

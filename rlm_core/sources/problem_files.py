@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from rlm_core.errors import ProblemError
-from rlm_core.files import first_reason, sha256_of
+from rlm_core.files import first_reason, read_given_text, sha256_of
 from rlm_core.records import Problem
 from rlm_core.seeds import derive_seed
 
@@ -91,12 +91,7 @@ def _path_of(name: str) -> tuple[Path, frozenset[str]]:
 
 def _entries(name: str, path: Path) -> list[tuple[str, Any]]:
     """The file's raw entries, each with its place in the file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ProblemError(f"{name}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{name}: is not UTF-8 text") from error
+    text = read_given_text(path, name, ProblemError)
     try:
         if path.suffix == ".jsonl":
             return list(_json_lines(name, text))
