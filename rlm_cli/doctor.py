@@ -12,7 +12,7 @@ from rich.console import Console
 from rlm_core import blas
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.default_model import is_whole
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.sandbox import available, open_sandbox
 from rlm_core.verifiers.cases import judge_cases
 

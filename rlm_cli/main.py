@@ -10,8 +10,8 @@ import typer
 from rlm_cli import show
 from rlm_cli.doctor import examine_machine
 from rlm_cli.embedded import run_iterations
-from rlm_cli.judge import judge_by_hand
-from rlm_core.config import load_config
+from rlm_cli.judge import Mode, judge_by_hand
+from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError
 from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
@@ -68,12 +68,17 @@ def history(
 def verify(
     problem: Annotated[Path, typer.Argument(help="A problem file that holds one problem.")],
     answer: Annotated[Path, typer.Argument(help="A file with the answer's code.")],
-    sandbox: Annotated[str, typer.Option(help="Which sandbox runs it; auto takes the strongest.")] = "auto",
-    partial_credit: Annotated[float, typer.Option(min=0, max=1, help="As in the config's section verify.")] = 0.5,
+    sandbox: Annotated[str | None, typer.Option(help="Which sandbox runs it; auto takes the strongest.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Judge by the problem's cases or its pytest tests alone.")] = None,
+    partial_credit: Annotated[float | None, typer.Option(min=0, max=1, help="As in the section verify.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Use its section verify.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
     """Judge one answer to one problem. Exits 0 when it passed, 1 when it failed, 2 when it could not be judged."""
-    raise typer.Exit(judge_by_hand(problem, answer, sandbox, partial_credit, as_json))
+    section = load_config(config).verify if config else VerifySection()
+    given = {"sandbox": sandbox, "partial_credit": partial_credit}
+    section = section.model_copy(update={name: value for name, value in given.items() if value is not None})
+    raise typer.Exit(judge_by_hand(problem, answer, mode, section, as_json))
 
 
 @app.command()

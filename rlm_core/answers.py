@@ -2,7 +2,7 @@
 
 import re
 
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 
 _BLOCK = re.compile(r"```[ \t]*(?:(?P<language>\w+)[ \t]*)?\r?\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _PYTHON = {"", "py", "python", "python3"}

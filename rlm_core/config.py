@@ -146,9 +146,12 @@ class VerifySection(Section):
     """`auto` takes the strongest that the machine has; a named one that cannot be had stops the run."""
     workers: Positive = 2
     """Sandboxes that work at the same time."""
-    partial_credit: Share = 0.5
-    """Part of the reward that is paid by share of passed cases, above what the best trivial answer gets; the rest is
-    paid only when all cases pass. 0 pays for complete answers only."""
+    partial_credit: Share = 0.0
+    """Part of the reward that an incomplete answer can earn, by its share of passed cases above what the best trivial
+    answer gets. 0 pays for complete answers only."""
+    functions: tuple[Annotated[str, Field(pattern=r"^[\w.]+:\w+$")], ...] = ()
+    """The user's own Python functions that problems may name as verifiers, as `package.module:name`. They run outside
+    of the sandbox and are trusted."""
     max_failed_share: Share = 0.1
     """An iteration with a larger share of rollouts lost to infrastructure faults stops."""
     limits: Limits = Limits()

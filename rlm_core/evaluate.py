@@ -12,8 +12,9 @@ from rlm_core.errors import InfrastructureFault
 from rlm_core.files import digest, write_jsonl, write_record
 from rlm_core.ledger import open_ledger
 from rlm_core.policy import Policy, device_policy
+from rlm_core.problems import Problem
 from rlm_core.project import Project
-from rlm_core.records import ExamReport, FileRef, PolicyRef, Problem, ProblemScore, Rollout, StageResult, Verdict
+from rlm_core.records import ExamReport, FileRef, PolicyRef, ProblemScore, Rollout, StageResult, Verdict
 from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems

@@ -97,8 +97,10 @@ def first_reason(error: Exception) -> str:
     """The first complaint of a validation error as `place: reason`, or the error's own text."""
     if isinstance(error, ValidationError):
         detail = error.errors()[0]
-        place = ".".join(str(part) for part in detail["loc"]) or "record"
-        return f"{place}: {detail['msg']}"
+        place = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "value_error":  # a check of ours; one of the record as a whole names the place itself
+            return ": ".join(filter(None, (place, detail["msg"].removeprefix("Value error, "))))
+        return f"{place or 'record'}: {detail['msg']}"
     return str(error)
 
 

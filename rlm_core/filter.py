@@ -11,8 +11,9 @@ from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.files import read_jsonl
 from rlm_core.generate import written
 from rlm_core.ledger import open_ledger
+from rlm_core.problems import Case, Problem
 from rlm_core.project import Project
-from rlm_core.records import Case, FileRef, Problem, Rejection, StageResult
+from rlm_core.records import FileRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import bank_order, read_problems
 from rlm_core.trivial import best_trivial_share

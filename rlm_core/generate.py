@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from rlm_core.config import GenerateSection
 from rlm_core.files import first_reason, write_jsonl
 from rlm_core.policy import Policy, Request, Sampling, device_policy
-from rlm_core.records import FileRef, PolicyRef, Problem, Provenance, Rejection, StageResult
+from rlm_core.problems import Problem, Provenance
+from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems

@@ -13,13 +13,13 @@ from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
 from rlm_core.gate import ExamPair, decide, nothing_learnt
 from rlm_core.ledger import Base, open_ledger
+from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import (
     AdapterRef,
     ExamReport,
     GateDecision,
     PolicyRef,
-    Problem,
     Record,
     Rejection,
     Rollout,

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
 from rlm_core.gate import PastScores
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Problem, Record
+from rlm_core.problems import Problem
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record
 
 RecordT = TypeVar("RecordT", bound=Record)
 

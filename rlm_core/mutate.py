@@ -7,7 +7,8 @@ from rlm_core.config import MutateSection
 from rlm_core.files import read_jsonl
 from rlm_core.generate import ask, collect, problem_json, written
 from rlm_core.policy import Policy, Sampling, device_policy
-from rlm_core.records import FileRef, PolicyRef, Problem, Provenance, Rejection, StageResult
+from rlm_core.problems import Problem, Provenance
+from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import bank_order, read_problems
 

@@ -4,22 +4,16 @@ Ids are content hashes that we compute. Nothing that a model wrote becomes a fil
 Axes: P problems, G rollouts per problem, T tokens.
 """
 
-import keyword
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rlm_core.files import digest, sha256_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 """A proportion, 0 to 1."""
-
-
-def _identifier(name: str) -> str:
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError("must be a Python identifier and no keyword")
-    return name
 
 
 class Record(BaseModel):
@@ -59,60 +53,6 @@ class StageResult(Record):
         return all(file.intact() for file in self.files.values())
 
 
-# ---------------------------------------------------------------------------------------------------------- problems
-
-
-class Case(Record):
-    """One call of the entry point and what must come of it: a value, or an exception of the named builtin type."""
-
-    input: list[JsonValue]
-    expected: JsonValue = None
-    raises: str | None = None
-
-    @model_validator(mode="after")
-    def _value_or_exception(self) -> "Case":
-        if self.raises is None and "expected" not in self.model_fields_set:
-            raise ValueError("a case needs 'expected' or 'raises'")
-        return self
-
-
-class Provenance(Record):
-    """Where a problem came from."""
-
-    source: Literal["bank", "file", "model", "mutation"] = "file"
-    parent: str | None = None
-    """Id of the problem that this one was mutated from."""
-    expected_from: Literal["author", "reference"] = "author"
-    """Who said what the cases expect: the problem's author, or a run of its reference solution in the sandbox."""
-
-
-class Problem(Record):
-    """What the model must solve. Smallest on disk: `{"prompt", "entry_point", "cases": [{"input", "expected"}]}`."""
-
-    prompt: Annotated[str, Field(min_length=1)]
-    entry_point: Annotated[str, AfterValidator(_identifier)]
-    cases: Annotated[tuple[Case, ...], Field(min_length=1)]
-    signature: str | None = None
-    domain: str = "general"
-    difficulty: str | None = None
-    reference: str | None = None
-    float_tolerance: Annotated[float, Field(ge=0)] = 0.0
-    """Relative and absolute tolerance for floats; 0 compares exactly. Types are compared strictly in any case."""
-    unordered: bool = False
-    """Whether the order of a returned list does not matter."""
-    provenance: Provenance = Provenance()
-
-    @property
-    def id(self) -> str:
-        """Content hash of what decides a verdict and what the model is shown."""
-        cases = [case.model_dump(mode="json") for case in self.cases]
-        return digest(self.prompt, self.entry_point, cases, self.float_tolerance, self.unordered)
-
-    def content(self) -> dict[str, Any]:
-        """The problem as JSON-able data."""
-        return self.model_dump(mode="json")
-
-
 class Rejection(Record):
     """A proposal that did not become a problem, and why."""
 
@@ -148,11 +88,34 @@ class Rollout(Record):
 
 
 class CaseResult(Record):
-    """What one case came to."""
+    """What one part of a verifier came to: a case, a test, or a verifier that it is composed of."""
 
+    name: str = ""
+    """Of a test or a verifier; cases have none."""
     outcome: Literal["passed", "failed", "raised", "timeout", "crashed", "garbage", "not_run"]
     detail: str = ""
     """What came instead of what was expected, cut to a readable length."""
+    latency_ms: float = 0.0
+    """Time on the clock from request to answer."""
+
+
+class Usage(Record):
+    """What running an answer took, all its processes together."""
+
+    cpu_s: float = 0.0
+    memory_mb: float = 0.0
+    """Largest resident size, the interpreter included."""
+    blocked: tuple[str, ...] = ()
+    """What its Python code tried to do that no answer may, such as `socket.connect`; see docs/sandbox.md."""
+
+    @classmethod
+    def total(cls, parts: Sequence["Usage"]) -> "Usage":
+        """What several runs took together."""
+        return cls(
+            cpu_s=sum(part.cpu_s for part in parts),
+            memory_mb=max((part.memory_mb for part in parts), default=0.0),
+            blocked=tuple(dict.fromkeys(what for part in parts for what in part.blocked)),
+        )
 
 
 class Verdict(Record):
@@ -168,16 +131,14 @@ class Verdict(Record):
     sandbox: str
     """Name of the sandbox that ran the code, or `none` when no code was run."""
     latency_s: float = 0.0
+    usage: Usage = Usage()
+    score: Share = 0.0
+    """1 when it passed; else how much was right: the share of passed cases, or what the verifier gives."""
     reward: float = 0.0
 
     @property
     def passed(self) -> bool:
         return self.status == "passed"
-
-    @property
-    def pass_share(self) -> float:
-        """Share of the cases that passed, 0 when none were run."""
-        return sum(case.outcome == "passed" for case in self.cases) / len(self.cases) if self.cases else 0.0
 
 
 # ----------------------------------------------------------------------------------------------------- exam and gate

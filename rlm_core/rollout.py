@@ -9,7 +9,8 @@ from rlm_core.answers import problem_prompt
 from rlm_core.config import RolloutSection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.policy import Policy, Request, Sampling, device_policy
-from rlm_core.records import FileRef, PolicyRef, Problem, Rollout, StageResult
+from rlm_core.problems import Problem
+from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
 from rlm_core.seeds import derive_seed
 
 

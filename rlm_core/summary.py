@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlm_core.ledger import ProblemOutcome
-from rlm_core.records import Problem, Record, Rejection, Rollout, Verdict
+from rlm_core.problems import Problem
+from rlm_core.records import Record, Rejection, Rollout, Verdict
 from rlm_core.train import TrainReport
 from rlm_core.verify import sandbox_used
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlm_core.records import Case, Problem
+from rlm_core.problems import Case, Problem
 from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
 from rlm_core.sandbox.limits import Limits
 from rlm_core.verifiers.values import same

@@ -1,20 +1,21 @@
 """Judge answers in a sandbox and say what they are paid. Untrusted code runs nowhere else."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
 from rlm_core import progress
-from rlm_core.answers import extract_code
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.records import FileRef, Problem, Rollout, StageResult, Verdict
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.problems import Problem
+from rlm_core.records import FileRef, Rollout, StageResult, Verdict
+from rlm_core.sandbox import open_sandbox
 from rlm_core.trivial import best_trivial_share
-from rlm_core.verifiers.cases import Judgement, judge_cases
+from rlm_core.verifiers import Answer, Bench, Judgement, judge
 
 _PER_SANDBOX = 16
 """Answers for which starting one more sandbox pays."""
@@ -59,34 +60,30 @@ def judge_rollouts(
         SandboxUnavailable: the configured sandbox cannot be had.
     """
     workers = max(1, min(section.workers, len(rollouts) // _PER_SANDBOX))
-    sandboxes: SimpleQueue[Sandbox] = SimpleQueue()
-    opened = []
-    try:
+    asked = [problems[identity] for identity in {rollout.problem_id for rollout in rollouts}]
+    benches: SimpleQueue[Bench] = SimpleQueue()
+    with ExitStack() as opened:
         for _ in range(workers):
-            opened.append(open_sandbox(section.sandbox, section.limits))
-            sandboxes.put(opened[-1])
+            benches.put(opened.enter_context(open_bench(section, asked)))
 
-        def judge(rollout: Rollout) -> Verdict:
-            sandbox = sandboxes.get()
+        def judge_one(rollout: Rollout) -> Verdict:
+            bench = benches.get()
             try:
-                return judge_rollout(sandbox, rollout, problems[rollout.problem_id], section.partial_credit)
+                return judge_rollout(bench, rollout, problems[rollout.problem_id], section.partial_credit)
             finally:
-                sandboxes.put(sandbox)
+                benches.put(bench)
 
-        return _judge_all(judge, rollouts, workers, stage, part)
-    finally:
-        for sandbox in opened:
-            sandbox.close()
+        return _judge_all(judge_one, rollouts, workers, stage, part)
 
 
 def _judge_all(
-    judge: Callable[[Rollout], Verdict], rollouts: Sequence[Rollout], workers: int, stage: str, part: str
+    judge_one: Callable[[Rollout], Verdict], rollouts: Sequence[Rollout], workers: int, stage: str, part: str
 ) -> list[Verdict]:
     verdicts: list[Verdict] = []
     passed = 0
     with ThreadPoolExecutor(workers, thread_name_prefix="judge") as pool:
         try:
-            for verdict in pool.map(judge, rollouts):
+            for verdict in pool.map(judge_one, rollouts):
                 verdicts.append(verdict)
                 passed += verdict.passed
                 progress.report(stage, len(verdicts), len(rollouts), part, passed=passed)
@@ -96,61 +93,77 @@ def _judge_all(
     return verdicts
 
 
-def judge_rollout(sandbox: Sandbox, rollout: Rollout, problem: Problem, partial_credit: float) -> Verdict:
-    """Judge one answer: take the code out of it, run it against the problem's cases, and work out its reward."""
+@contextmanager
+def open_bench(section: VerifySection, problems: Iterable[Problem]) -> Iterator[Bench]:
+    """What is needed to judge answers to these problems.
+
+    Raises:
+        SandboxUnavailable: they ask for code, and the configured sandbox cannot be had.
+    """
+    functions = frozenset(section.functions)
+    if not any(problem.asks_for_code for problem in problems):
+        yield Bench(None, functions)
+        return
+    with open_sandbox(section.sandbox, section.limits) as sandbox:
+        yield Bench(sandbox, functions)
+
+
+def judge_rollout(bench: Bench, rollout: Rollout, problem: Problem, partial_credit: float) -> Verdict:
+    """Judge one rollout and work out its reward; a fault of the machinery is a verdict too, and no reward."""
     started = time.monotonic()
-    code = extract_code(rollout.text)
-    if code is None:
-        return Verdict(
-            rollout_id=rollout.id,
-            problem_id=problem.id,
-            status="failed",
-            reason="no code in the answer",
-            sandbox="none",
-        )
     try:
-        judgement = judge_cases(sandbox, code, problem)
+        return judge_answer(bench, Answer.of(rollout.text), problem, rollout.id, partial_credit)[1]
     except InfrastructureFault as fault:
         return Verdict(
             rollout_id=rollout.id,
             problem_id=problem.id,
             status="infrastructure",
             reason=str(fault),
-            sandbox=sandbox.name,
+            sandbox=bench.sandbox.name if bench.sandbox else "none",
             latency_s=time.monotonic() - started,
         )
-    return judged(judgement, problem, rollout.id, sandbox.name, time.monotonic() - started, partial_credit)
 
 
-def judged(
-    judgement: Judgement, problem: Problem, rollout_id: str, sandbox: str, latency_s: float, partial_credit: float
-) -> Verdict:
-    """The verdict that a judgement comes to, with the reward worked out."""
+def judge_answer(
+    bench: Bench, answer: Answer, problem: Problem, answer_id: str, partial_credit: float
+) -> tuple[Judgement, Verdict]:
+    """Judge an answer by its problem's verifier and work out its reward.
+
+    Raises:
+        ProblemError: the problem itself cannot be judged.
+        InfrastructureFault: the machinery failed; this says nothing about the answer.
+    """
+    started = time.monotonic()
+    judgement = judge(answer, problem, bench)
+    ran = bench.sandbox is not None and problem.asks_for_code and answer.code is not None
     verdict = Verdict(
-        rollout_id=rollout_id,
+        rollout_id=answer_id,
         problem_id=problem.id,
         status=judgement.status,
         reason=judgement.reason,
         cases=judgement.cases,
-        sandbox=sandbox,
-        latency_s=latency_s,
+        sandbox=bench.sandbox.name if ran and bench.sandbox else "none",
+        latency_s=time.monotonic() - started,
+        usage=judgement.usage,
+        score=judgement.score,
+        reward=reward(judgement, best_trivial_share(problem), partial_credit),
     )
-    return verdict.model_copy(update={"reward": reward(verdict, best_trivial_share(problem), partial_credit)})
+    return judgement, verdict
 
 
-def reward(verdict: Verdict, trivial_share: float, partial_credit: float) -> float:
+def reward(judgement: Judgement, trivial_share: float, partial_credit: float) -> float:
     """What an answer is paid, 0 to 1.
 
-    All cases passed pays 1. Else `partial_credit` times the share of passed cases above what the best trivial answer
-    gets, so that a constant earns nothing:
+    A passed answer is paid 1. Any other, `partial_credit` times its score above what the best trivial answer gets, so
+    that a constant earns nothing:
 
-        reward = partial_credit * max(0, share - trivial) / (1 - trivial)
+        reward = partial_credit * max(0, score - trivial) / (1 - trivial)
     """
-    if verdict.passed:
+    if judgement.status == "passed":
         return 1.0
     if trivial_share >= 1:
         return 0.0
-    return partial_credit * max(0.0, verdict.pass_share - trivial_share) / (1 - trivial_share)
+    return partial_credit * max(0.0, judgement.score - trivial_share) / (1 - trivial_share)
 
 
 def require_few_faults(verdicts: Sequence[Verdict], max_failed_share: float) -> None:

@@ -17,7 +17,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import llama
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

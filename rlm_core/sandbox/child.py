@@ -3,10 +3,10 @@
 import json
 import secrets
 import socket
-import time
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, cast, get_args
 
+from rlm_core.sandbox.connection import Connection, Deadline
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.limits import Limits
 
@@ -24,6 +24,8 @@ class Answer:
     """From a child: unchecked JSON of null, booleans, integers, strings and lists. Otherwise a reason for people."""
     output: Any = ""
     """What the code printed; unchecked, of the same kind."""
+    blocked: Any = ()
+    """What the code tried to do that it may not; unchecked, of the same kind."""
 
     @property
     def lost(self) -> bool:
@@ -31,37 +33,18 @@ class Answer:
         return self.kind in ("timeout", "crashed", "garbage")
 
 
-class Deadline:
-    """A point on the monotonic clock."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-
-    def left_s(self) -> float:
-        """Seconds until then, more than 0.
-
-        Raises:
-            TimeoutError: it has passed.
-        """
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-
 class Child:
     """A connection to a child."""
 
-    def __init__(self, connection: socket.socket, pid: int, limits: Limits) -> None:
+    def __init__(self, stream: socket.socket, pid: int, limits: Limits) -> None:
         self.pid = pid
         """Process id as the zygote sees it."""
-        self._connection = connection
-        self._frame_bytes = limits.frame_mb << 20
+        self.connection = Connection(stream, limits.frame_mb << 20)
 
     def greeting(self, deadline: Deadline) -> str:
         """The first message, sent before there is untrusted code: "locked", or what is wrong."""
         try:
-            return str(_parse(self._receive(deadline)))
+            return str(parse(self.connection.receive(deadline)))
         except TimeoutError:
             return "a child did not lock itself down in time"
         except (OSError, ValueError, RecursionError):
@@ -75,8 +58,8 @@ class Child:
         """
         nonce = secrets.token_hex(8)
         try:
-            self._send(wire.frame({"nonce": nonce, "do": do, **fields}), deadline)
-            message = _parse(self._receive(deadline))
+            self.connection.send(wire.frame({"nonce": nonce, "do": do, **fields}), deadline)
+            message = parse(self.connection.receive(deadline))
         except TimeoutError:
             return Answer("timeout")
         except OSError:
@@ -84,48 +67,9 @@ class Child:
         except (ValueError, RecursionError):
             return Answer("garbage")
         match message:
-            case [echo, str(kind), payload, output] if echo == nonce and kind in get_args(Said):
-                return Answer(cast(Said, kind), payload, output)
+            case [echo, str(kind), payload, output, blocked] if echo == nonce and kind in get_args(Said):
+                return Answer(cast(Said, kind), payload, output, blocked)
         return Answer("garbage")
-
-    def hang_up(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def _send(self, data: bytes, deadline: Deadline) -> None:
-        view = memoryview(data)
-        while view:
-            self._connection.settimeout(deadline.left_s())
-            try:
-                view = view[self._connection.send(view) :]
-            except TimeoutError:
-                continue  # the deadline decides, and may have been put off
-
-    def _receive(self, deadline: Deadline) -> bytes:
-        """The body of one frame.
-
-        Raises:
-            TimeoutError: the deadline passed.
-            OSError: the child is gone.
-            ValueError: the frame is too large.
-        """
-        length = wire.frame_length(self._read(wire.HEADER_BYTES, deadline))
-        if length > self._frame_bytes:
-            raise ValueError("the frame is too large")
-        return self._read(length, deadline)
-
-    def _read(self, length: int, deadline: Deadline) -> bytes:
-        data = bytearray()
-        while len(data) < length:
-            self._connection.settimeout(deadline.left_s())
-            try:
-                part = self._connection.recv(min(length - len(data), 1 << 16))
-            except TimeoutError:
-                continue
-            if not part:
-                raise ConnectionResetError("closed by the child")
-            data += part
-        return bytes(data)
 
 
 def _refuse(_text: Any) -> NoReturn:
@@ -136,5 +80,10 @@ def _refuse(_text: Any) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_refuse)
 
 
-def _parse(body: bytes) -> Any:
+def parse(body: bytes) -> Any:
+    """The message in a frame from a child: null, booleans, integers, strings and lists.
+
+    Raises:
+        ValueError, RecursionError: it is none.
+    """
     return _DECODER.decode(body.decode("ascii"))

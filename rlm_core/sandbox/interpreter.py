@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -29,6 +30,8 @@ class Interpreter:
     """Files and directories, links resolved, none inside another."""
     hidden: tuple[Path, ...]
     """Directories below `readable` that must not be seen."""
+    packages: tuple[Path, ...] = ()
+    """Installed packages that are needed all the same, wherever they lie: directories, or files of one module."""
 
     @property
     def exposed(self) -> tuple[Path, ...]:
@@ -37,24 +40,43 @@ class Interpreter:
 
     @property
     def readable_by_all(self) -> bool:
-        """Whether a user without privileges who has come as far as to `readable` can read it."""
-        return all(path.stat().st_mode & 0o004 for path in self.readable)
+        """Whether a user without privileges who has come as far as to what is needed can read it."""
+        return all(path.stat().st_mode & 0o004 for path in self._needed)
 
     @property
     def reachable_by_all(self) -> bool:
-        """Whether a user without privileges can come as far as to `readable`, from the root of the file system."""
-        return all(parent.stat().st_mode & 0o001 for path in self.readable for parent in path.parents)
+        """Whether a user without privileges can come as far as that, from the root of the file system."""
+        return all(parent.stat().st_mode & 0o001 for path in self._needed for parent in path.parents)
+
+    @property
+    def _needed(self) -> tuple[Path, ...]:
+        return (*self.readable, *self.packages)
 
 
-def find_interpreter() -> Interpreter:
-    """The interpreter that this process runs on, as a sandbox needs it."""
+def find_interpreter(packages: Iterable[str] = ()) -> Interpreter:
+    """The interpreter that this process runs on, as a sandbox needs it.
+
+    Args:
+        packages: names of installed packages to be seen in it, and no others.
+
+    Raises:
+        ImportError: one of them is not installed.
+    """
     executable = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     paths = sysconfig.get_paths(vars={"installed_base": sys.base_prefix, "platbase": sys.base_exec_prefix})
     prefix = executable.parents[1]
     wanted = [*SYSTEM, paths["stdlib"], paths["platstdlib"], f"{prefix}/lib", f"{prefix}/lib64"]
     readable = _outermost(path for path in (Path(name).resolve() for name in wanted) if path.exists())
     hidden = _outermost(path for path in _package_directories() if any(path.is_relative_to(root) for root in readable))
-    return Interpreter(executable, readable, hidden)
+    return Interpreter(executable, readable, hidden, tuple(map(_package, packages)))
+
+
+def _package(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"the package {name} is not installed")
+    file = Path(spec.origin).resolve()
+    return file.parent if spec.submodule_search_locations else file
 
 
 def _package_directories() -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""A sandbox: one zygote, kept alive over many jobs, one job at a time."""
+"""A sandbox: its zygotes, kept alive over many jobs, one job at a time."""
 
 import os
 import threading
@@ -8,12 +8,45 @@ from typing import Self, TypeVar
 
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
 from rlm_core.sandbox.backends import BACKENDS, Backend
-from rlm_core.sandbox.child import Deadline
+from rlm_core.sandbox.connection import Deadline
 from rlm_core.sandbox.limits import Limits
-from rlm_core.sandbox.zygote import Zygote, ZygoteFault
+from rlm_core.sandbox.zygote import Role, Zygote, ZygoteFault
 
 T = TypeVar("T")
 _ATTEMPTS = 2
+
+
+class Zygotes:
+    """The running zygotes of one sandbox, each started when it is first asked for."""
+
+    def __init__(self, start: Callable[[Role], Zygote]) -> None:
+        self._start = start
+        self._running: dict[Role, Zygote] = {}
+
+    def __getitem__(self, role: Role) -> Zygote:
+        if role not in self._running:
+            self._running[role] = self._start(role)
+        return self._running[role]
+
+    @property
+    def code(self) -> Zygote:
+        """For the code under examination."""
+        return self["code"]
+
+    @property
+    def tests(self) -> Zygote:
+        """For test code."""
+        return self["tests"]
+
+    def end_all(self) -> None:
+        """Kill all children."""
+        for zygote in self._running.values():
+            zygote.end_all()
+
+    def close(self) -> None:
+        """Kill the zygotes themselves; the next that is asked for is a new one."""
+        while self._running:
+            self._running.popitem()[1].close()
 
 
 class Sandbox:
@@ -31,21 +64,19 @@ class Sandbox:
         self.name = backend.title
         """Name in verdicts: the layers that hold the code."""
         self.limits = limits
-        self._backend = backend
-        self._hash_seed = hash_seed
+        self._zygotes = Zygotes(lambda role: Zygote(backend, limits, hash_seed, role))
         self._lock = threading.Lock()
         self._creator = os.getpid()
         self._closed = False
-        self._zygote: Zygote | None = None
         try:
-            self._start()
+            self._zygotes.code  # noqa: B018  started once, not twice: what fails now will fail again
             self.run(_check_that_it_holds)
         except (ZygoteFault, InfrastructureFault) as fault:
             self.close()
             raise SandboxUnavailable("; ".join(filter(None, (str(fault), backend.advice)))) from fault
 
-    def run(self, job: Callable[[Zygote], T]) -> T:
-        """Run a job, which gets the zygote to fork children from; children that it leaves are killed.
+    def run(self, job: Callable[[Zygotes], T]) -> T:
+        """Run a job, which gets the zygotes to fork children from; children that it leaves are killed.
 
         A zygote that fails is replaced and the job run once more, from its beginning.
 
@@ -63,29 +94,21 @@ class Sandbox:
                         raise InfrastructureFault(f"{self.name}: {fault}") from fault
             raise AssertionError("unreachable")
 
-    def _run_once(self, job: Callable[[Zygote], T]) -> T:
-        zygote = self._zygote or self._start()
+    def _run_once(self, job: Callable[[Zygotes], T]) -> T:
         try:
-            result = job(zygote)
-            zygote.end_all()
+            result = job(self._zygotes)
+            self._zygotes.end_all()
         except BaseException:
             # Also after an interrupt: a reply that nobody took would be taken for the answer to the next request.
-            self._zygote = None
-            zygote.close()
+            self._zygotes.close()
             raise
         return result
-
-    def _start(self) -> Zygote:
-        self._zygote = Zygote(self._backend, self.limits, self._hash_seed)
-        return self._zygote
 
     def close(self) -> None:
         """End every process of the sandbox. Does nothing the second time."""
         with self._lock:
             self._closed = True
-            if self._zygote is not None:
-                self._zygote.close()
-                self._zygote = None
+            self._zygotes.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +119,8 @@ class Sandbox:
         self.close()
 
 
-def _check_that_it_holds(zygote: Zygote) -> None:
+def _check_that_it_holds(zygotes: Zygotes) -> None:
+    zygote = zygotes.code
     child = zygote.fork()
     answer = child.ask("probe", Deadline(zygote.limits.zygote_s))
     zygote.end(child)

@@ -5,14 +5,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rlm_core.sandbox.child import Answer, Child, Deadline
+from rlm_core.records import Usage
+from rlm_core.sandbox.child import Answer, Child
+from rlm_core.sandbox.connection import Deadline
 from rlm_core.sandbox.inside.wire import Tree
+from rlm_core.sandbox.text import readable
 from rlm_core.sandbox.zygote import End, Zygote
 
 _FREE_S = 0.02
 """For so long a request runs before its CPU time is looked at: most are answered by then and cost no look."""
 _SLACK = 0.98
 """Share of the allowed CPU at which it counts as used up; without it the last moments would be many tiny waits."""
+_MOST_NOTES = 20
 _SLEEPER_SHARE = 0.5
 """A request that ran into its backstop with less than this share of its CPU time was sleeping, not working."""
 
@@ -61,6 +65,10 @@ class Session:
         self._child: Child | None = None
         self._replacements = self._limits.respawns
         self._patience = self._limits.patience
+        self._ends: list[End] = []
+        self._blocked: dict[str, None] = {}
+        self.latency_s = 0.0
+        """Time on the clock that the last request took."""
         self.output = ""
         """What the code has printed so far, in all its children; cut to `output_kb`."""
 
@@ -81,15 +89,34 @@ class Session:
                 return Answer("not_run", "it did not load a second time")
         return self._ask("call", self._limits.case_s, arguments=arguments)
 
+    def finish(self) -> Usage:
+        """End the code's process; what all its processes took."""
+        if self._child is not None:
+            self._end_child(self._child)
+        return Usage(
+            cpu_s=sum(end.cpu_s for end in self._ends),
+            memory_mb=max((end.memory_mb for end in self._ends), default=0.0),
+            blocked=tuple(self._blocked),
+        )
+
+    def _end_child(self, child: Child) -> End:
+        self._child = None
+        self._ends.append(self._zygote.end(child))
+        return self._ends[-1]
+
     def _ask(self, do: str, cpu_s: float, **fields: Any) -> Answer:
         assert self._child is not None
         left_s = self._end_of_time - time.monotonic()
         if left_s <= 0:
             return Answer("not_run", "no time was left")
         deadline = CpuDeadline(self._zygote, self._child, cpu_s, min(cpu_s * self._patience, left_s))
+        started = time.monotonic()
         answer = self._child.ask(do, deadline, **fields)
+        self.latency_s = time.monotonic() - started
         if isinstance(answer.output, str):
             self.output = (self.output + answer.output)[: self._limits.output_kb << 10]
+        if isinstance(answer.blocked, list):
+            self._blocked |= dict.fromkeys(readable(what) for what in answer.blocked[:_MOST_NOTES] if type(what) is str)
         if answer.kind == "timeout" and deadline.used_s < _SLEEPER_SHARE * cpu_s:
             self._patience = 1  # it has shown that it sleeps, and waiting for that once is enough
         return self._explain(answer) if answer.lost else answer
@@ -97,8 +124,7 @@ class Session:
     def _explain(self, answer: Answer) -> Answer:
         """Give up the child, and say for a crash how it ended."""
         assert self._child is not None
-        end = self._zygote.end(self._child)
-        self._child = None
+        end = self._end_child(self._child)
         if answer.kind != "crashed":
             return answer
         return Answer("timeout") if end.status == -signal.SIGXCPU else Answer("crashed", _describe(end))

@@ -9,12 +9,23 @@ import subprocess
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rlm_core.sandbox.backends import Backend, Launch
-from rlm_core.sandbox.child import Child, Deadline
-from rlm_core.sandbox.interpreter import DEVICES, Interpreter, find_interpreter
+from rlm_core.sandbox.child import Child
+from rlm_core.sandbox.connection import Connection, Deadline
+from rlm_core.sandbox.inside import wire
+from rlm_core.sandbox.interpreter import DEVICES, find_interpreter
 from rlm_core.sandbox.limits import Limits
+
+Role = Literal["code", "tests"]
+"""What a zygote's children run: the code under examination, or test code, which reaches that code through a proxy."""
+
+PACKAGES: dict[Role, tuple[str, ...]] = {
+    "code": (),
+    "tests": ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"),
+}
+"""Installed packages that can be seen in the sandbox."""
 
 _MAX_REPLY_BYTES = 1 << 16
 
@@ -31,12 +42,14 @@ class End:
     """Exit status, or minus the number of the signal that killed it."""
     cpu_s: float
     """CPU seconds, user and system, of all its threads."""
+    memory_mb: float
+    """Largest resident size, the interpreter included."""
 
 
 class Zygote:
     """A running zygote. Not thread-safe; `Sandbox` holds the lock."""
 
-    def __init__(self, backend: Backend, limits: Limits, hash_seed: int) -> None:
+    def __init__(self, backend: Backend, limits: Limits, hash_seed: int, role: Role = "code") -> None:
         """Start a zygote and wait until it is ready.
 
         Raises:
@@ -44,9 +57,9 @@ class Zygote:
         """
         self.limits = limits
         self._children: dict[int, Child] = {}
-        interpreter = find_interpreter()
-        launch = backend.launch(interpreter)
-        self._control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        launch = backend.launch(find_interpreter(PACKAGES[role]))
+        stream, remote = socket.socketpair()
+        self._control = Connection(stream, _MAX_REPLY_BYTES)
         try:
             with remote:
                 self._process = _start(launch, remote, hash_seed)
@@ -56,29 +69,44 @@ class Zygote:
         # Also when nobody calls `close`. Bound to this process, because a fork of it has a copy of this object.
         self._stop = weakref.finalize(self, _stop, self._process, self._control, os.getpid())
         try:
-            self._ask(_rules(interpreter, launch, limits), {"ready": bool}, timeout_s=limits.start_s)
+            self._hand_over(_rules(launch, limits, role))
         except BaseException:
             self.close()
             raise
+
+    def _hand_over(self, rules: dict[str, Any]) -> None:
+        """Give the zygote its rules, and a descriptor that tells it when this process is gone."""
+        owner = os.pidfd_open(os.getpid())
+        try:
+            self._ask(rules, {"ready": bool}, timeout_s=self.limits.start_s, attach=[owner])
+        finally:
+            os.close(owner)
 
     @property
     def pid(self) -> int:
         """Process id of the zygote, or of the bubblewrap process around it."""
         return self._process.pid
 
-    def fork(self) -> Child:
+    def fork(self, candidate: Child | None = None) -> Child:
         """Start a child, and wait until it has locked itself down.
+
+        Args:
+            candidate: the child with the code under examination, for one that runs test code. From here on the new
+                child alone speaks to it.
 
         Raises:
             ZygoteFault: the zygote or the lockdown failed; no untrusted code has run yet.
         """
         ours, theirs = socket.socketpair()
         with theirs:
+            attach = [theirs.fileno(), *([candidate.connection.fileno()] if candidate else [])]
             try:
-                pid = self._ask({"do": "fork"}, {"pid": int}, attach=[theirs.fileno()])["pid"]
+                pid = self._ask({"do": "fork"}, {"pid": int}, attach=attach)["pid"]
             except BaseException:
                 ours.close()
                 raise
+        if candidate is not None:
+            candidate.connection.close()
         child = Child(ours, pid, self.limits)
         self._children[pid] = child
         greeting = child.greeting(Deadline(self.limits.zygote_s))
@@ -92,8 +120,8 @@ class Zygote:
         Raises:
             ZygoteFault: the zygote failed.
         """
-        child.hang_up()
-        reply = self._ask({"do": "end", "pid": child.pid}, {"status": int, "cpu_s": float})
+        child.connection.close()
+        reply = self._ask({"do": "end", "pid": child.pid}, {"status": int, "cpu_s": float, "memory_mb": float})
         del self._children[child.pid]
         return End(**reply)
 
@@ -114,7 +142,7 @@ class Zygote:
     def close(self) -> None:
         """Kill the zygote and with it its children, without asking it. Does nothing the second time."""
         for child in self._children.values():
-            child.hang_up()
+            child.connection.close()
         self._stop()
 
     def _ask(
@@ -125,21 +153,19 @@ class Zygote:
         attach: Sequence[int] = (),
     ) -> dict[str, Any]:
         """Send one message and return the reply, which must consist of these fields with values of these types."""
-        self._control.settimeout(timeout_s or self.limits.zygote_s)
+        deadline = Deadline(timeout_s or self.limits.zygote_s)
         try:
-            socket.send_fds(self._control, [json.dumps(message).encode()], attach)
-            reply = self._control.recv(_MAX_REPLY_BYTES)
+            self._control.send(wire.frame(message), deadline, attach)
+            said = json.loads(self._control.receive(deadline))
         except TimeoutError:
             raise ZygoteFault("the sandbox's zygote does not answer") from None
         except OSError as error:
-            raise ZygoteFault(f"the sandbox's zygote is gone: {self._last_words() or error.strerror}") from error
-        if not reply:
-            raise ZygoteFault(f"the sandbox's zygote ended: {self._last_words() or 'without a word'}")
-        with contextlib.suppress(ValueError, RecursionError):
-            said = json.loads(reply)
-            if isinstance(said, dict) and {name: type(value) for name, value in said.items()} == fields:
-                return said
-        raise ZygoteFault("the sandbox's zygote answered nonsense")
+            raise ZygoteFault(f"the sandbox's zygote is gone: {self._last_words() or error}") from error
+        except (ValueError, RecursionError):
+            raise ZygoteFault("the sandbox's zygote answered nonsense") from None
+        if not isinstance(said, dict) or {name: type(value) for name, value in said.items()} != fields:
+            raise ZygoteFault("the sandbox's zygote answered nonsense")
+        return said
 
     def _last_words(self) -> str:
         """The last line that the zygote, or bwrap, wrote on standard error."""
@@ -150,11 +176,13 @@ class Zygote:
         return lines[-1][:300] if lines else ""
 
 
-def _rules(interpreter: Interpreter, launch: Launch, limits: Limits) -> dict[str, Any]:
-    """What the zygote has to know to lock down its children: its first message."""
+def _rules(launch: Launch, limits: Limits, role: Role) -> dict[str, Any]:
+    """What the zygote has to know to prepare itself and to lock down its children: its first message."""
     return {
-        "listable": [str(path) for path in interpreter.readable],
-        "readable": [str(path) for path in interpreter.exposed],
+        "role": role,
+        "listable": [*launch.listable, *launch.packages],
+        "readable": [*launch.readable, *launch.packages],
+        "packages": launch.packages,
         "devices": DEVICES,
         "user": launch.user,
         "keep_read_access": launch.keep_read_access,
@@ -172,25 +200,20 @@ def _start(launch: Launch, remote: socket.socket, hash_seed: int) -> subprocess.
         # Each thread would reserve 64 MB of address space for its own heap, and that is what the memory limit counts.
         "MALLOC_ARENA_MAX": "2",
     }
-    owner = os.pidfd_open(os.getpid())
-    try:
+    return subprocess.Popen(
         # -S: no site-packages; -s: none of the user's; -B: write no bytecode.
-        arguments = ["-S", "-s", "-B", "-m", "inside", str(remote.fileno()), str(owner)]
-        return subprocess.Popen(
-            [*launch.command, *arguments],
-            env=environment,
-            cwd=launch.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(remote.fileno(), owner),
-            start_new_session=True,  # no terminal, and a process group of its own that can be killed as a whole
-        )
-    finally:
-        os.close(owner)
+        [*launch.command, "-S", "-s", "-B", "-m", "inside", str(remote.fileno())],
+        env=environment,
+        cwd=launch.directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=(remote.fileno(),),
+        start_new_session=True,  # no terminal, and a process group of its own that can be killed as a whole
+    )
 
 
-def _stop(process: subprocess.Popen[bytes], control: socket.socket, creator: int) -> None:
+def _stop(process: subprocess.Popen[bytes], control: Connection, creator: int) -> None:
     """Kill the whole process group and release everything. Called once."""
     control.close()
     if os.getpid() == creator:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from rlm_core.errors import ProblemError
 from rlm_core.files import first_reason, read_given_text, sha256_of
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.seeds import derive_seed
 
 BANK_PREFIX = "bank:"

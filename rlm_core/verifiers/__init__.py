@@ -1,5 +1,19 @@
-"""What judges an answer. Value mode is in cases.py; every verifier returns why, not only whether."""
+"""What judges an answer: one module per verifier, all of them reached through `judge`."""
 
-from rlm_core.verifiers.cases import Judgement, Raised, Unusable, Value, judge_cases, run_cases
+from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
+from rlm_core.verifiers.judge import judge
+from rlm_core.verifiers.judgement import Answer, Bench, Judgement
+from rlm_core.verifiers.prepare import prepare
 
-__all__ = ["Judgement", "Raised", "Unusable", "Value", "judge_cases", "run_cases"]
+__all__ = [
+    "Answer",
+    "Bench",
+    "Judgement",
+    "Raised",
+    "Unusable",
+    "Value",
+    "judge",
+    "judge_cases",
+    "prepare",
+    "run_cases",
+]

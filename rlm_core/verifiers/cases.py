@@ -6,33 +6,22 @@ that cannot decide what it is equal to. See docs/sandbox.md.
 
 import builtins
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import JsonValue
 
 from rlm_core.errors import ProblemError
-from rlm_core.records import Case, CaseResult, Problem, Record
-from rlm_core.sandbox.child import Answer
+from rlm_core.problems import Case, Cases, Problem
+from rlm_core.records import CaseResult, Record
+from rlm_core.sandbox.child import Answer as Reply
 from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
 from rlm_core.sandbox.limits import Limits
-from rlm_core.sandbox.sandbox import Sandbox
+from rlm_core.sandbox.sandbox import Sandbox, Zygotes
 from rlm_core.sandbox.session import Session
-from rlm_core.sandbox.zygote import Zygote
-from rlm_core.verifiers.values import NotJson, is_valid, readable, same, show, to_json
+from rlm_core.sandbox.text import readable, storable
+from rlm_core.verifiers.judgement import Answer, Bench, Judgement
+from rlm_core.verifiers.values import NotJson, is_valid, same, show, to_json
 
 _GARBAGE = "what its process sent is not an answer to what was asked"
-
-
-class Judgement(Record):
-    """What the cases said about one answer."""
-
-    status: Literal["passed", "failed"]
-    reason: str = ""
-    """Why it failed as a whole, for people; empty when it passed."""
-    cases: tuple[CaseResult, ...]
-    """One for each case of the problem, in its order."""
-    output: str = ""
-    """What the code printed, cut to the sandbox's limit."""
 
 
 class Value(Record):
@@ -67,6 +56,14 @@ class _Exception:
         return readable(f"{self.name}: {self.message}" if self.message else self.name)
 
 
+def judge(_verifier: Cases, answer: Answer, problem: Problem, bench: Bench) -> Judgement:
+    """Judge an answer by the problem's cases; see `judge_cases`."""
+    assert bench.sandbox is not None
+    if answer.code is None:
+        return Judgement.no_code(len(problem.cases))
+    return judge_cases(bench.sandbox, answer.code, problem)
+
+
 def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
     """Run an answer's code against a problem's cases.
 
@@ -78,18 +75,17 @@ def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
     arguments = [_encode(encoder, number, "input", case.input) for number, case in enumerate(problem.cases, 1)]
     expected = [_expected(encoder, number, case) for number, case in enumerate(problem.cases, 1)]
 
-    def job(zygote: Zygote) -> Judgement:
-        session = Session(zygote, code, problem.entry_point)
+    def job(zygotes: Zygotes) -> Judgement:
+        session = Session(zygotes.code, code, problem.entry_point)
         reason = _why_not_loaded(session.load(), problem.entry_point)
         if reason:
             results = [CaseResult(outcome="not_run")] * len(expected)
         else:
-            answers = map(session.call, arguments)
-            results = [
-                _judge(answer, case, tree, problem, sandbox.limits)
-                for answer, case, tree in zip(answers, problem.cases, expected, strict=True)
-            ]
-        return _sum_up(results, reason, session.output)
+            results = []
+            for tree, case, wanted in zip(arguments, problem.cases, expected, strict=True):
+                result = _judge(session.call(tree), case, wanted, problem, sandbox.limits)
+                results.append(result.model_copy(update={"latency_ms": session.latency_s * 1e3}))
+        return _sum_up(results, reason, session)
 
     return sandbox.run(job)
 
@@ -125,8 +121,8 @@ def run_cases(
         except NotPlain as error:
             arguments.append(Unusable(reason=f"the input {error}"))
 
-    def job(zygote: Zygote) -> list[Value | Raised | Unusable]:
-        session = Session(zygote, code, entry_point)
+    def job(zygotes: Zygotes) -> list[Value | Raised | Unusable]:
+        session = Session(zygotes.code, code, entry_point)
         reason = _why_not_loaded(session.load(), entry_point)
         if reason:
             return [Unusable(reason=reason)] * len(arguments)
@@ -164,45 +160,45 @@ def _expected(encoder: Encoder, number: int, case: Case) -> Tree:
 # --------------------------------------------------------------------------------------------------------- judgement
 
 
-def _why_not_loaded(answer: Answer, entry_point: str) -> str:
+def _why_not_loaded(reply: Reply, entry_point: str) -> str:
     """Why there is nothing to call, or "" when there is."""
-    if answer.kind == "loaded":
+    if reply.kind == "loaded":
         return ""
-    if answer.kind == "missing":
+    if reply.kind == "missing":
         return f"no function named {entry_point}"
-    if answer.kind == "raised":
-        return f"does not load: {_exception(answer) or _GARBAGE}"
-    return f"does not load: {_why_lost(answer)}"
+    if reply.kind == "raised":
+        return f"does not load: {_exception(reply) or _GARBAGE}"
+    return f"does not load: {_why_lost(reply)}"
 
 
-def _why_lost(answer: Answer) -> str:
-    if answer.kind in ("crashed", "not_run"):
-        return str(answer.payload)
-    return "it took too long" if answer.kind == "timeout" else _GARBAGE
+def _why_lost(reply: Reply) -> str:
+    if reply.kind in ("crashed", "not_run"):
+        return str(reply.payload)
+    return "it took too long" if reply.kind == "timeout" else _GARBAGE
 
 
-def _exception(answer: Answer) -> _Exception | None:
+def _exception(reply: Reply) -> _Exception | None:
     """What a child said about an exception, or None when that is not of the right form."""
-    match answer.payload:
+    match reply.payload:
         case [list(ancestry), str(name), str(message)] if all(isinstance(each, str) for each in ancestry):
             return _Exception(ancestry, name, message)
     return None
 
 
-def _judge(answer: Answer, case: Case, expected: Tree, problem: Problem, limits: Limits) -> CaseResult:
+def _judge(reply: Reply, case: Case, expected: Tree, problem: Problem, limits: Limits) -> CaseResult:
     """What one answer is worth."""
-    if answer.kind == "returned" and is_valid(answer.payload, limits.nodes, limits.depth):
-        right = case.raises is None and same(answer.payload, expected, problem.float_tolerance, problem.unordered)
-        return CaseResult(outcome="passed") if right else _failed(f"returned {show(answer.payload)}")
-    if answer.kind == "unplain" and isinstance(answer.payload, str):
-        return _failed(readable(f"returned a value that {answer.payload}"))
-    if answer.kind == "raised" and (exception := _exception(answer)):
+    if reply.kind == "returned" and is_valid(reply.payload, limits.nodes, limits.depth):
+        right = case.raises is None and same(reply.payload, expected, problem.float_tolerance, problem.unordered)
+        return CaseResult(outcome="passed") if right else _failed(f"returned {show(reply.payload)}")
+    if reply.kind == "unplain" and isinstance(reply.payload, str):
+        return _failed(readable(f"returned a value that {reply.payload}"))
+    if reply.kind == "raised" and (exception := _exception(reply)):
         # A candidate may forge these names, and gains nothing: it could as well raise the exception.
         if case.raises is not None and case.raises in exception.ancestry:
             return CaseResult(outcome="passed")
         return CaseResult(outcome="raised", detail=f"raised {exception}")
-    if answer.kind in ("timeout", "crashed", "not_run"):
-        return CaseResult(outcome=answer.kind, detail=_why_lost(answer))
+    if reply.kind in ("timeout", "crashed", "not_run"):
+        return CaseResult(outcome=reply.kind, detail=_why_lost(reply))
     return CaseResult(outcome="garbage", detail=_GARBAGE)
 
 
@@ -210,23 +206,29 @@ def _failed(detail: str) -> CaseResult:
     return CaseResult(outcome="failed", detail=detail)
 
 
-def _sum_up(results: list[CaseResult], reason: str, output: str) -> Judgement:
+def _sum_up(results: list[CaseResult], reason: str, session: Session) -> Judgement:
     failures = sum(result.outcome != "passed" for result in results)
     if not reason and failures:
         reason = f"{failures} of {len(results)} cases failed"
-    printed = output.encode("utf-8", "backslashreplace").decode()  # a record has to be able to become JSON
-    return Judgement(status="failed" if reason else "passed", reason=reason, cases=tuple(results), output=printed)
+    return Judgement(
+        status="failed" if reason else "passed",
+        reason=reason,
+        score=1 - failures / len(results),
+        cases=tuple(results),
+        output=storable(session.output),
+        usage=session.finish(),
+    )
 
 
-def _result(answer: Answer, limits: Limits) -> Value | Raised | Unusable:
+def _result(reply: Reply, limits: Limits) -> Value | Raised | Unusable:
     """What one call of a reference came to."""
-    if answer.kind == "returned" and is_valid(answer.payload, limits.nodes, limits.depth):
+    if reply.kind == "returned" and is_valid(reply.payload, limits.nodes, limits.depth):
         try:
-            return Value(value=to_json(answer.payload))
+            return Value(value=to_json(reply.payload))
         except NotJson as error:
             return Unusable(reason=f"returned a value that {error}")
-    if answer.kind == "unplain" and isinstance(answer.payload, str):
-        return Unusable(reason=readable(f"returned a value that {answer.payload}"))
-    if answer.kind == "raised" and (exception := _exception(answer)) and exception.ancestry:
+    if reply.kind == "unplain" and isinstance(reply.payload, str):
+        return Unusable(reason=readable(f"returned a value that {reply.payload}"))
+    if reply.kind == "raised" and (exception := _exception(reply)) and exception.ancestry:
         return Raised(exception=readable(exception.ancestry[0]), message=readable(exception.message))
-    return Unusable(reason=_why_lost(answer))
+    return Unusable(reason=_why_lost(reply))

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from rlm_core.sandbox.inside.wire import EXACT_INT, Tree
+from rlm_core.sandbox.text import readable
 
 _SEQUENCES = ("l", "t")
 """A JSON array stands for both: problems are JSON, which has no tuples, and a prompt may well ask for one."""
@@ -208,12 +209,6 @@ def _collection_pieces(tag: str, parts: list[Tree]) -> Iterator[str]:
             yield ": " if tag == "d" and index % 2 else ", "
         yield from _pieces(part)
     yield "," + closing if tag == "t" and len(parts) == 1 else closing
-
-
-def readable(text: str, limit: int = 200) -> str:
-    """Text from a child for people: one line of printable characters that UTF-8 can hold, cut to `limit`."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in cut)
 
 
 def to_json(tree: Tree) -> JsonValue:

@@ -7,7 +7,8 @@ import pytest
 
 from rlm_core.config import RolloutSection, VerifySection
 from rlm_core.policy import Policy, load_policy
-from rlm_core.records import Problem, Rollout, Verdict
+from rlm_core.problems import Problem
+from rlm_core.records import Rollout, Verdict
 from rlm_core.rollout import sample_rollouts
 from rlm_core.verify import judge_rollouts
 from tests import tiny
@@ -35,5 +36,7 @@ def judged(tiny_model: Path) -> Judged:
     """Six problems, six rollouts each, judged in the real sandbox."""
     problems = tiny.problems(6)
     rollouts = sample_rollouts(load_policy(str(tiny_model)), problems, ROLLOUT, seed=7)
-    verdicts = judge_rollouts(rollouts, {problem.id: problem for problem in problems}, VerifySection())
+    verdicts = judge_rollouts(
+        rollouts, {problem.id: problem for problem in problems}, VerifySection(partial_credit=0.5)
+    )
     return Judged(problems, rollouts, verdicts)

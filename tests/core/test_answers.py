@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core.answers import extract_code, has_whole_block, problem_prompt
-from rlm_core.records import Case, Problem
+from rlm_core.problems import Case, Problem
 
 CODE = "def f(n):\n    return n\n"
 

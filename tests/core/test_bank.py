@@ -8,7 +8,7 @@ import pytest
 
 from rlm_core.config import DOMAINS, FilterSection
 from rlm_core.filter import RULES, jaccard, shingles
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import LEVELS, read_problems
 from rlm_core.trivial import best_trivial_share

@@ -9,7 +9,8 @@ import pytest
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.evaluate import _pass_at, _report, exam_key, pass_at_k, require_complete, suite_digest
-from rlm_core.records import ExamReport, Problem, ProblemScore, Rollout, Verdict
+from rlm_core.problems import Problem
+from rlm_core.records import ExamReport, ProblemScore, Rollout, Verdict
 from rlm_core.sandbox import Limits
 
 PROBLEMS = [
@@ -97,7 +98,7 @@ def test_an_exam_key_changes_with_everything_that_a_report_depends_on(change: di
 def test_an_exam_key_does_not_change_with_anything_else() -> None:
     renamed = EvaluateSection(benchmark="copy of the benchmark", holdout="copy of the holdout")
     training_only = RolloutSection(group_size=16, temperature=0.5, max_tokens=9)
-    paid_otherwise = VerifySection(workers=7, partial_credit=0.0)
+    paid_otherwise = VerifySection(workers=7, partial_credit=0.5)
     changed = {"evaluate": renamed, "rollout": training_only, "verify": paid_otherwise}
     assert exam_key(**(KEY | changed)) == exam_key(**KEY)
 

@@ -11,7 +11,8 @@ from rlm_core import filter as filtering
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import RULES, KnownProblems, filter_proposals, jaccard, refusal, shingles
-from rlm_core.records import Case, FileRef, Problem, Provenance, Rejection
+from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.records import FileRef, Rejection
 from rlm_core.sandbox import Sandbox, open_sandbox
 
 SECTION = FilterSection()

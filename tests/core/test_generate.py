@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rlm_core.config import GenerateSection
 from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose
 from rlm_core.policy import Completion, Request
-from rlm_core.records import Case, Problem, Provenance, Rejection
+from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.records import Rejection
 from rlm_core.sources.problem_files import read_problems
 
 MODEL = Provenance(source="model")
@@ -100,12 +101,12 @@ def test_a_solution_that_is_no_text_is_none(solution: Any) -> None:
         (json.dumps(PROPOSAL | {"tests": "assert add(1, 2) == 3"}), "tests must be a list"),
         (json.dumps(PROPOSAL | {"tests": ["assert add(1, 2) == 3"]}), "each test needs input and expected"),
         (json.dumps(PROPOSAL | {"tests": [{"input": [1]}]}), "each test needs input and expected"),
-        (json.dumps(PROPOSAL | {"tests": []}), "cases: Tuple should have at least 1 item"),
+        (json.dumps(PROPOSAL | {"tests": []}), "cases: at least one is needed"),
         (
             json.dumps(PROPOSAL | {"signature": "os.system('ls')"}),
-            "entry_point: Value error, must be a Python identifier",
+            "entry_point: must be a Python identifier",
         ),
-        (json.dumps(PROPOSAL | {"signature": ""}), "entry_point: Value error, must be a Python identifier"),
+        (json.dumps(PROPOSAL | {"signature": ""}), "entry_point: must be a Python identifier"),
         (JSON.replace("[1, 2]", "[1e999, 2]"), "Out of range float values are not JSON compliant"),
         (JSON.replace("[1, 2]", '["\\ud800", 2]'), "record: Invalid JSON"),
     ],

@@ -8,7 +8,8 @@ import pytest
 
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.ledger import SCHEMA_VERSION, Base, Ledger, ProblemOutcome, open_ledger
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Problem, ProblemScore, SuiteComparison
+from rlm_core.problems import Problem
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, ProblemScore, SuiteComparison
 
 BASE = Base(name="model", fingerprint="f")
 FIRST = AdapterRef(path="start", sha256="0" * 64)

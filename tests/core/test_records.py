@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rlm_core.records import Case, CaseResult, ExamReport, FileRef, Problem, ProblemScore, Rollout, StageResult, Verdict
+from rlm_core.problems import Case, Problem
+from rlm_core.records import ExamReport, FileRef, ProblemScore, Rollout, StageResult
 
 SMALLEST = '{"prompt": "…", "entry_point": "solve", "cases": [{"input": [5], "expected": 120}]}'
 
@@ -151,14 +152,6 @@ def test_a_rollout_has_its_own_id(changes: dict[str, Any]) -> None:
 
 def test_the_text_of_a_rollout_does_not_decide_its_id() -> None:
     assert rollout(text="y").id == rollout().id
-
-
-def test_the_pass_share_counts_passed_cases() -> None:
-    outcomes = ("passed", "failed", "passed", "not_run")
-    cases = tuple(CaseResult(outcome=outcome) for outcome in outcomes)
-    verdict = Verdict(rollout_id="r", problem_id="p", status="failed", cases=cases, sandbox="s")
-    assert (verdict.pass_share, verdict.passed) == (0.5, False)
-    assert Verdict(rollout_id="r", problem_id="p", status="failed", sandbox="none").pass_share == 0.0
 
 
 def test_a_file_is_intact_until_it_is_altered_cut_or_gone(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.trivial import best_trivial_share
 
 

@@ -12,8 +12,10 @@ from rlm_core import progress, verify
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.records import CaseResult, FileRef, Problem, Rollout, Verdict
+from rlm_core.problems import Problem
+from rlm_core.records import CaseResult, FileRef, Rollout, Verdict
 from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.verifiers import Answer, Bench, Judgement
 from rlm_core.verify import judge_rollout, judge_rollouts, require_few_faults, reward
 
 SQUARE = Problem.model_validate(
@@ -53,6 +55,11 @@ def verdict(passed: int, of: int, status: Any = "failed", reason: str = "") -> V
     return Verdict(rollout_id="r", problem_id="p", status=status, reason=reason, cases=cases, sandbox="s")
 
 
+def judgement(passed: int, of: int) -> Judgement:
+    status: Any = "passed" if of and passed == of else "failed"
+    return Judgement(status=status, score=passed / of if of else 0.0)
+
+
 @pytest.mark.parametrize(
     ("passed", "of", "trivial", "credit", "expected"),
     [
@@ -72,8 +79,7 @@ def verdict(passed: int, of: int, status: Any = "failed", reason: str = "") -> V
 def test_the_reward_is_as_computed_by_hand(
     passed: int, of: int, trivial: float, credit: float, expected: float
 ) -> None:
-    status = "passed" if of and passed == of else "failed"
-    assert reward(verdict(passed, of, status), trivial, credit) == pytest.approx(expected, abs=1e-15)
+    assert reward(judgement(passed, of), trivial, credit) == pytest.approx(expected, abs=1e-15)
 
 
 @settings(deadline=None)
@@ -82,7 +88,7 @@ def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
     of: int, missing: int, trivial: float, credit: float
 ) -> None:
     passed = max(0, of - missing)
-    paid = reward(verdict(passed, of), trivial, credit)
+    paid = reward(judgement(passed, of), trivial, credit)
     assert 0.0 <= paid <= credit
     if passed / of <= trivial:
         assert paid == 0.0
@@ -91,7 +97,7 @@ def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
 @settings(deadline=None)
 @given(of=st.integers(2, 20), trivial=st.floats(0, 0.99), credit=st.floats(0, 1))
 def test_one_more_passed_case_is_never_paid_less(of: int, trivial: float, credit: float) -> None:
-    paid = [reward(verdict(passed, of), trivial, credit) for passed in range(of)]
+    paid = [reward(judgement(passed, of), trivial, credit) for passed in range(of)]
     assert paid == sorted(paid)
 
 
@@ -107,7 +113,7 @@ def test_one_more_passed_case_is_never_paid_less(of: int, trivial: float, credit
 )
 def test_an_answer_is_judged_by_its_cases(sandbox: Sandbox, text: str, status: str, reason: str, paid: float) -> None:
     rollout = answer(text)
-    judged = judge_rollout(sandbox, rollout, SQUARE, partial_credit=0.5)
+    judged = judge_rollout(Bench(sandbox), rollout, SQUARE, partial_credit=0.5)
     assert (judged.status, judged.reward) == (status, paid)
     assert judged.reason.startswith(reason)
     assert (judged.rollout_id, judged.problem_id, judged.sandbox) == (rollout.id, SQUARE.id, sandbox.name)
@@ -116,18 +122,19 @@ def test_an_answer_is_judged_by_its_cases(sandbox: Sandbox, text: str, status: s
 
 
 def test_an_answer_without_code_fails_and_nothing_is_run(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "judge_cases", lambda *_: pytest.fail("something was run"))
-    judged = judge_rollout(sandbox, answer("I do not know."), SQUARE, partial_credit=0.5)
+    monkeypatch.setattr(Sandbox, "run", lambda *_: pytest.fail("something was run"))
+    judged = judge_rollout(Bench(sandbox), answer("I do not know."), SQUARE, partial_credit=0.5)
     assert (judged.status, judged.reason, judged.sandbox) == ("failed", "no code in the answer", "none")
-    assert (judged.cases, judged.reward) == ((), 0.0)
+    assert {case.outcome for case in judged.cases} == {"not_run"}
+    assert judged.reward == 0.0
 
 
 def test_a_fault_of_the_machinery_is_neither_right_nor_wrong(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise InfrastructureFault("the sandbox died")
 
-    monkeypatch.setattr(verify, "judge_cases", broken)
-    judged = judge_rollout(sandbox, answer(RIGHT), SQUARE, partial_credit=0.5)
+    monkeypatch.setattr(verify, "judge", broken)
+    judged = judge_rollout(Bench(sandbox), answer(RIGHT), SQUARE, partial_credit=0.5)
     assert (judged.status, judged.reason, judged.sandbox) == ("infrastructure", "the sandbox died", sandbox.name)
     assert not judged.passed
     assert judged.reward == 0.0
@@ -136,21 +143,24 @@ def test_a_fault_of_the_machinery_is_neither_right_nor_wrong(sandbox: Sandbox, m
 def test_verdicts_come_in_the_order_of_the_rollouts_whatever_the_number_of_sandboxes() -> None:
     texts = [RIGHT, THREE_OF_FOUR, "no", ARGUMENT] * 8
     rollouts = [answer(text, index) for index, text in enumerate(texts)]
-    judged = [judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection(workers=workers)) for workers in (1, 2)]
+    judged = [
+        judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection(workers=workers, partial_credit=0.5))
+        for workers in (1, 2)
+    ]
     for verdicts in judged:
         assert [verdict.rollout_id for verdict in verdicts] == [rollout.id for rollout in rollouts]
         assert [verdict.reward for verdict in verdicts] == [1.0, 0.25, 0.0, 0.0] * 8
 
 
 def test_one_fault_does_not_stop_the_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = verify.judge_cases
+    real = verify.judge
 
-    def broken_for_one(sandbox: Sandbox, code: str, problem: Problem) -> Any:
-        if "if n < 3" in code:
+    def broken_for_one(answer: Answer, problem: Problem, bench: Bench) -> Any:
+        if "if n < 3" in answer.text:
             raise InfrastructureFault("the sandbox died")
-        return real(sandbox, code, problem)
+        return real(answer, problem, bench)
 
-    monkeypatch.setattr(verify, "judge_cases", broken_for_one)
+    monkeypatch.setattr(verify, "judge", broken_for_one)
     rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, RIGHT])]
     judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
     assert [verdict.status for verdict in judged] == ["passed", "infrastructure", "passed"]
@@ -173,7 +183,7 @@ def test_the_stage_writes_verdicts_beside_their_rollouts_and_sums_them_up(tmp_pa
     rollouts = write_jsonl(
         tmp_path / "rollouts" / "003.jsonl", [answer(text, i) for i, text in enumerate([RIGHT, THREE_OF_FOUR, "no"])]
     )
-    result = verify.run(tmp_path, FileRef.of(problems), FileRef.of(rollouts), VerifySection())
+    result = verify.run(tmp_path, FileRef.of(problems), FileRef.of(rollouts), VerifySection(partial_credit=0.5))
     assert result.intact()
     assert Path(result.files["verdicts"].path) == tmp_path / "verdicts" / "003.jsonl"
     written = list(read_jsonl(tmp_path / "verdicts" / "003.jsonl", Verdict))

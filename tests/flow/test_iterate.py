@@ -13,9 +13,10 @@ from rlm_core.adapters import read_adapter
 from rlm_core.errors import InfrastructureFault, Interrupted, ProblemError, ProjectBusy, UsageError
 from rlm_core.ledger import open_ledger
 from rlm_core.policy import load_policy
+from rlm_core.problems import Problem
 from rlm_core.progress import Progress
 from rlm_core.project import Project
-from rlm_core.records import GateDecision, Problem, Rollout, Verdict
+from rlm_core.records import GateDecision, Rollout, Verdict
 from rlm_core.summary import Summary
 from tests.conftest import MakeConfig
 

@@ -13,7 +13,7 @@ from rlm_core.blas import cache_dir
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.default_model import GGUF_IN_WHEEL, fetch_default_model, is_whole
 from rlm_core.policy import Policy, Request, Sampling, load_policy
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.sandbox import open_sandbox
 from rlm_core.verifiers.cases import judge_cases
 

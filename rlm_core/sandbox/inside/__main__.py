@@ -1,24 +1,23 @@
 """The zygote: a warm, single-threaded interpreter inside the sandbox that forks a locked-down child for every job.
 
-    python -m inside CONTROL_DESCRIPTOR OWNER_DESCRIPTOR
+    python -m inside CONTROL_DESCRIPTOR
 
-Its parent sends one JSON message per request over the control socket (SOCK_SEQPACKET) and gets one back:
+Its parent sends one message per request over the control socket and gets one back, both as frames of JSON:
 
-    first message: the rules (see `Zygote` in the parent's zygote.py)     {"ready": true}
+    the rules (see the parent's zygote.py), with the owner attached       {"ready": true}
     {"do": "fork"} with the job's socket attached                         {"pid": …}
     {"do": "look", "pid": …}                                              {"cpu_s": …}
-    {"do": "end", "pid": …}                                               {"status": …, "cpu_s": …}
+    {"do": "end", "pid": …}                                               {"status": …, "cpu_s": …, "memory_mb": …}
 
 The job's socket is handed on to the child and closed here: this process never sees code, inputs or answers, and nothing
 of one job is left for the next. It ends when the control socket is closed or when the owning process is gone, whichever
-comes first; the owner's descriptor is a pidfd, because a fork of the owner may hold the socket open, and because
+comes first; the owner is attached as a pidfd, because a fork of the owner may hold the socket open, and because
 PR_SET_PDEATHSIG follows the thread that started us, which may end long before its process.
 """
 
 import fcntl
 import gc
 import importlib
-import json
 import os
 import select
 import signal
@@ -32,10 +31,9 @@ from .child import Child
 
 _JOB_DESCRIPTOR, _RULESET_DESCRIPTOR = 3, 4
 _OUT_OF_THE_WAY = 100
+_MAXRSS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
 _HIGHEST_DESCRIPTOR = 256
 """More than this process ever has open."""
-_MAX_MESSAGE_BYTES = 1 << 18
-
 WARM = """
     abc array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
     decimal enum fractions functools hashlib heapq inspect io itertools json math numbers operator os pprint queue
@@ -48,16 +46,16 @@ WARM = """
 class Zygote:
     """The fork server's loop."""
 
-    def __init__(self, control: socket.socket, owner: int) -> None:
+    def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._owner = owner
+        self._owner = -1
         self._children: set[int] = set()
         self._rules: dict[str, Any] = {}
         self._ruleset = -1
 
     def serve(self) -> NoReturn:
         """Prepare, then answer requests until the owner goes away."""
-        self._rules = self._receive()[0]
+        self._rules, [self._owner] = wire.receive_message(self._control)
         rules = self._rules
         self._ruleset = landlock.create_ruleset(rules["listable"], rules["readable"], rules["devices"])
         self._warm_up()
@@ -87,15 +85,15 @@ class Zygote:
         ready = {descriptor for descriptor, _ in poller.poll()}
         if self._owner in ready:
             self._leave()
-        message, descriptors, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE_BYTES, 1)
-        if not message:
+        try:
+            return wire.receive_message(self._control)
+        except wire.Closed:
             self._leave()
-        return json.loads(message), descriptors
 
     def _reply(self, **fields: Any) -> None:
         try:
-            self._control.send(json.dumps(fields).encode())
-        except OSError:
+            wire.send(self._control.fileno(), wire.frame(fields))
+        except wire.Closed:
             self._leave()
 
     def _fork(self, job: int) -> int:
@@ -121,7 +119,7 @@ class Zygote:
         os.close(_RULESET_DESCRIPTOR)
         gc.enable()
         wire.send(_JOB_DESCRIPTOR, wire.frame("locked"))
-        Child(_JOB_DESCRIPTOR, self._rules["limits"]).serve()
+        Child(_JOB_DESCRIPTOR, self._rules).serve()
 
     def _keep_descriptors(self, job: int) -> None:
         """Leave open: standard streams on /dev/null, the job's socket, the ruleset."""
@@ -135,11 +133,15 @@ class Zygote:
         os.closerange(len(wanted), _HIGHEST_DESCRIPTOR)
 
     def _end(self, child: int) -> dict[str, Any]:
-        """Kill a child for good and tell how it ended and the CPU seconds, user and system, that it took."""
+        """Kill a child for good and tell how it ended, with its CPU seconds and largest resident size."""
         self._children.discard(child)
         os.kill(child, signal.SIGKILL)  # it has not been waited for, so its id cannot belong to another
         _, status, usage = os.wait4(child, 0)
-        return {"status": os.waitstatus_to_exitcode(status), "cpu_s": usage.ru_utime + usage.ru_stime}
+        return {
+            "status": os.waitstatus_to_exitcode(status),
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "memory_mb": usage.ru_maxrss / _MAXRSS_PER_MB,
+        }
 
     def _leave(self) -> NoReturn:
         for child in self._children:
@@ -160,8 +162,7 @@ def _renumber(descriptor: int) -> int:
 
 
 def main() -> NoReturn:
-    control, owner = (_renumber(int(number)) for number in sys.argv[1:3])
-    Zygote(socket.socket(fileno=control), owner).serve()
+    Zygote(socket.socket(fileno=_renumber(int(sys.argv[1])))).serve()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A child: loads one piece of untrusted code and calls its entry point, as the parent asks over the job's socket.
 
-A request is an object with a `nonce`, the word `do` and what it needs; an answer is `[nonce, kind, payload, output]`:
+A request is an object with a `nonce`, the word `do` and what it needs; an answer is a list,
+`[nonce, kind, payload, output, blocked]`:
 
     do      needs                 kind        payload
     load    code, entry_point     loaded      null
@@ -10,7 +11,8 @@ A request is an object with a `nonce`, the word `do` and what it needs; an answe
     either                        raised      [builtin classes of its ancestry, own class, message]
     probe                         probed      names of forbidden things that worked
 
-`output` is what the code printed since the last answer, cut to a limit. All of this shares a process with the untrusted
+`output` is what the code printed since the last answer, cut to a limit, and `blocked` what it tried that it may not, as
+far as Python's audit events show. All of this shares a process with the untrusted
 code, which can change any of it. That gains it nothing: whatever it makes this process say is its own answer, and the
 right answer is not here.
 """
@@ -37,6 +39,22 @@ _BUILTIN_EXCEPTIONS = {
 _Answer = tuple[str, Any]
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_REFUSED_EVENTS = _words("""
+    socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn os.kill os.remove os.rename os.mkdir os.rmdir
+    os.chmod os.chown os.chflags os.link os.symlink os.truncate os.utime os.setxattr os.removexattr os.startfile
+    shutil. tempfile. pty. urllib. http. ftplib. smtplib. imaplib. poplib. telnetlib. nntplib. webbrowser. sqlite3.
+    signal.pthread_kill syslog. fcntl.flock fcntl.lockf
+""")
+"""Audit events, by their beginnings, of what no sandbox lets through."""
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_MOST_NOTES = 20
+_LONGEST_NOTE = 120
+
+
 class _Bounded(io.RawIOBase):
     """Where output goes: keeps the first bytes of it, up to a limit, and takes the rest without a word."""
 
@@ -60,16 +78,51 @@ class _Bounded(io.RawIOBase):
         return text
 
 
+class _Watch:
+    """Notes, as an audit hook, what the code tries that the sandbox refuses. For people: code can get past it.
+
+    See PEP 578 and the table of audit events in Python's documentation.
+    """
+
+    def __init__(self, readable: list[str]) -> None:
+        self._readable = tuple(readable)
+        self._seen: set[str] = set()
+        self._new: list[str] = []
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not (event == "open" or event.startswith(_REFUSED_EVENTS)):
+            return
+        about = arguments[0] if arguments and isinstance(arguments[0], str) else ""
+        if event == "open" and (not about or self._may_open(about, arguments[2])):
+            return
+        if event == "socket.__new__" and arguments[1] == socket.AF_UNIX:
+            return  # most likely half of a connected pair, which is allowed
+        what = f"{event} {about}".strip()[:_LONGEST_NOTE]
+        if what not in self._seen and len(self._seen) < _MOST_NOTES:
+            self._seen.add(what)
+            self._new.append(what)
+
+    def _may_open(self, path: str, flags: int) -> bool:
+        return not flags & _WRITING and path.startswith(self._readable)
+
+    def take(self) -> list[str]:
+        """The notes since the last call."""
+        new, self._new = self._new, []
+        return new
+
+
 class Child:
     """The loop of one child, and the state that the untrusted code lives in."""
 
-    def __init__(self, descriptor: int, limits: dict[str, Any]) -> None:
+    def __init__(self, descriptor: int, rules: dict[str, Any]) -> None:
+        limits = rules["limits"]
         self._descriptor = descriptor
         self._encoder = wire.Encoder(limits["nodes"], limits["depth"], limits["frame_mb"])
         self._frame_mb = limits["frame_mb"]
         self._text_chars = limits["text_chars"]
         self._output = _Bounded(limits["output_kb"] << 10)
         self._stream = io.TextIOWrapper(io.BufferedWriter(self._output), "utf-8", "backslashreplace")
+        self._watch = _Watch([*rules["readable"], *rules["devices"]])
         self._module = types.ModuleType(MODULE)
         self._entry_point = ""
 
@@ -94,6 +147,7 @@ class Child:
         sys.stdout = sys.stderr = self._stream
         sys.argv = [MODULE]
         sys.modules[MODULE] = self._module
+        sys.addaudithook(self._watch)
         random.seed(0)  # every child is a fork of one zygote, and a verdict should not depend on chance
 
     def _load(self, request: dict[str, Any]) -> _Answer:
@@ -124,9 +178,9 @@ class Child:
         return [ancestry, str(kind.__name__)[: self._text_chars], message]
 
     def _answer(self, nonce: str, kind: str, payload: Any) -> None:
-        data = wire.frame([nonce, kind, payload, self._take_output()])
+        data = wire.frame([nonce, kind, payload, self._take_output(), self._watch.take()])
         if len(data) > self._frame_mb << 20:
-            data = wire.frame([nonce, "unplain", f"is larger than {self._frame_mb} MB", ""])
+            data = wire.frame([nonce, "unplain", f"is larger than {self._frame_mb} MB", "", []])
         wire.send(self._descriptor, data)
 
     def _take_output(self) -> str:

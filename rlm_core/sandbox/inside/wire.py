@@ -16,6 +16,7 @@ no JSON floats in a tree, so the parent can read one without hashing or construc
 
 import json
 import os
+import socket
 import struct
 from typing import Any, TypeAlias
 
@@ -135,6 +136,24 @@ def frame_length(header: bytes) -> int:
 
 
 HEADER_BYTES = _LENGTH.size
+
+
+def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Read one message of a control socket with the descriptors that came with it, at most two.
+
+    The other side is trusted, and waits for a reply before it sends more.
+
+    Raises:
+        Closed: the other side is gone.
+    """
+    try:
+        start, descriptors, _, _ = socket.recv_fds(connection, HEADER_BYTES, 2)
+        if not start:
+            raise Closed
+        header = start + _read(connection.fileno(), HEADER_BYTES - len(start))
+        return json.loads(_read(connection.fileno(), frame_length(header))), descriptors
+    except OSError as error:
+        raise Closed from error
 
 
 def send(descriptor: int, data: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.records import Case, Problem
+from rlm_core.problems import Case, Problem
 from rlm_core.sandbox import Limits, Sandbox, available, open_sandbox
 
 SHORT = Limits(load_s=1.0, case_s=0.1, patience=2, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
@@ -150,8 +150,7 @@ def sandbox(sandboxes: dict[str, Sandbox], sandbox_name: str) -> Sandbox:
 @contextmanager
 def limits_of_parent(sandbox: Sandbox, **changes: Any) -> Iterator[None]:
     """Change limits that only the parent looks at, which costs less than another sandbox."""
-    zygote = sandbox._zygote
-    assert zygote is not None
+    zygote = sandbox._zygotes.code
     before = zygote.limits
     zygote.limits = before.model_copy(update=changes)
     try:

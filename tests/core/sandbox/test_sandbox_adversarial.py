@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import judge_cases
 
@@ -30,8 +30,7 @@ def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: P
     if must.threads_counted and os.geteuid() != 0 and sandbox.name.startswith("landlock"):
         pytest.skip("threads are not counted in this sandbox without root; see docs/sandbox.md")
     code = canaries.aim((DIRECTORY / f"{name}.py").read_bytes().decode("utf-8", "surrogateescape"))
-    assert sandbox._zygote is not None
-    zygote = sandbox._zygote.pid
+    zygote = sandbox._zygotes.code.pid
     before = processes_of_session(zygote)
     for _ in range(must.runs):
         started = time.monotonic()
@@ -40,7 +39,7 @@ def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: P
         assert time.monotonic() - started < LONGEST_S
         judgement.model_dump_json()
         _compare(judgement, must)
-    assert sandbox._zygote.pid == zygote, "the candidate brought down the zygote"
+    assert sandbox._zygotes.code.pid == zygote, "the candidate brought down the zygote"
     assert processes_of_session(zygote) == before, "a process of the candidate is left"
     canaries.check()
 

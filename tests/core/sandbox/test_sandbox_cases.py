@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlm_core.errors import ProblemError
-from rlm_core.records import Case, Problem
+from rlm_core.problems import Case, Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
 
@@ -178,8 +178,7 @@ def test_loading_has_a_limit_too(sandbox: Sandbox) -> None:
 def test_a_busy_machine_is_not_the_codes_fault(sandbox: Sandbox) -> None:
     """The child is stopped for longer than its limit and goes on afterwards: it had no processor in between."""
     code = "import time\ndef f():\n    while time.process_time() < 0.06: pass\n    return 1"
-    assert sandbox._zygote is not None
-    zygote = sandbox._zygote.pid
+    zygote = sandbox._zygotes.code.pid
     before = processes_of_session(zygote)
 
     def stop_it_for_a_while() -> None:

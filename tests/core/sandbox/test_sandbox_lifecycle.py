@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.records import Problem
+from rlm_core.problems import Problem
 from rlm_core.sandbox import Limits, Sandbox, available, backends, open_sandbox
 from rlm_core.sandbox.backends import BACKENDS, Backend
 from rlm_core.sandbox.inside import landlock
@@ -38,8 +38,7 @@ def fresh(sandbox_name: str) -> Iterator[Sandbox]:
 
 
 def zygote_of(sandbox: Sandbox) -> int:
-    assert sandbox._zygote is not None
-    return sandbox._zygote.pid
+    return sandbox._zygotes.code.pid
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
@@ -96,7 +95,7 @@ def test_a_forgotten_sandbox_is_closed(sandbox_name: str) -> None:
 @each_sandbox
 def test_an_interrupted_job_leaves_a_usable_sandbox(fresh: Sandbox, factorial: Problem) -> None:
     def interrupted(_zygote: object) -> None:
-        fresh._zygote.fork()  # type: ignore[union-attr]
+        fresh._zygotes.code.fork()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -108,7 +107,7 @@ def test_an_interrupted_job_leaves_a_usable_sandbox(fresh: Sandbox, factorial: P
 
 OWNER = """
 import os, sys, threading, time
-from rlm_core.records import Case, Problem
+from rlm_core.problems import Case, Problem
 from rlm_core.sandbox import Limits, open_sandbox
 from rlm_core.verifiers.cases import judge_cases
 opened = []
@@ -116,7 +115,7 @@ thread = threading.Thread(target=lambda: opened.append(open_sandbox(sys.argv[1],
 thread.start(); thread.join()
 if sys.argv[2] == "fork" and os.fork() == 0:
     time.sleep(60)
-print(opened[0]._zygote.pid, flush=True)
+print(opened[0]._zygotes.code.pid, flush=True)
 problem = Problem(prompt="?", entry_point="solve", cases=(Case(input=[], expected=0),))
 judge_cases(opened[0], "def solve():\\n    while True: pass", problem)
 """
@@ -211,8 +210,7 @@ def test_a_job_whose_zygote_dies_under_it_is_run_again(fresh: Sandbox, factorial
 @needs_landlock
 def test_children_die_with_their_zygote() -> None:
     with open_sandbox("landlock", SHORT) as sandbox:
-        zygote = sandbox._zygote
-        assert zygote is not None
+        zygote = sandbox._zygotes.code
         zygote.fork()
         assert len(processes_of_session(zygote.pid)) == 2
         os.kill(zygote.pid, signal.SIGKILL)  # it alone, not its group
@@ -220,8 +218,8 @@ def test_children_die_with_their_zygote() -> None:
 
 
 FAULTS = {
-    "garbage": "_count += 1; fields = b'\\xff{' if _count > 4 else fields",
-    "no field": "_count += 1; fields = b'{}' if _count > 4 else fields",
+    "garbage": "_count += 1; fields = b'\\0\\0\\0\\2\\xff{' if _count > 4 else fields",
+    "no field": "_count += 1; fields = wire.frame({}) if _count > 4 else fields",
     "exit": "_count += 1; os._exit(3) if _count > 4 else None",
     "hang": "_count += 1; time.sleep(60) if _count > 4 else None",
 }
@@ -232,8 +230,8 @@ def bad_zygote(directory: Path, fault: str) -> Backend:
     shutil.copytree(INSIDE, directory / "inside")
     main = directory / "inside" / "__main__.py"
     code = main.read_text().replace(
-        "self._control.send(json.dumps(fields).encode())",
-        f"global _count; fields = json.dumps(fields).encode(); {FAULTS[fault]}; self._control.send(fields)",
+        "wire.send(self._control.fileno(), wire.frame(fields))",
+        f"global _count; fields = wire.frame(fields); {FAULTS[fault]}; wire.send(self._control.fileno(), fields)",
     )
     main.write_text(code.replace("\ndef main()", "\n_count = 0\n\n\ndef main()"))
     landlocked = next(backend for backend in BACKENDS if backend.name == "landlock")

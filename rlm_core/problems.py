@@ -1,0 +1,234 @@
+"""What the model must solve, and how an answer to it is judged.
+
+A verifier is chosen by its `kind`. Verifiers can be composed; each is judged by a function of the same name under
+rlm_core/verifiers/.
+"""
+
+import keyword
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union
+
+import regex
+from pydantic import AfterValidator, Field, JsonValue, model_validator
+
+from rlm_core.files import digest
+from rlm_core.records import Record
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError("must be a Python identifier and no keyword")
+    return name
+
+
+Identifier = Annotated[str, AfterValidator(_identifier)]
+
+
+class Case(Record):
+    """One call of the entry point and what must come of it: a value, or an exception of the named builtin type."""
+
+    input: list[JsonValue]
+    expected: JsonValue = None
+    raises: str | None = None
+
+    @model_validator(mode="after")
+    def _value_or_exception(self) -> "Case":
+        if self.raises is None and "expected" not in self.model_fields_set:
+            raise ValueError("a case needs 'expected' or 'raises'")
+        return self
+
+
+# ---------------------------------------------------------------------------------------------------------- verifiers
+
+
+class Cases(Record):
+    """Run the code of the answer against the problem's cases and compare values. The default."""
+
+    kind: Literal["cases"] = "cases"
+
+
+class Pytest(Record):
+    """Run pytest tests, written by a person, against the code of the answer, which they import from `main`."""
+
+    kind: Literal["pytest"] = "pytest"
+    tests: Annotated[str, Field(min_length=1)]
+    """Source of the test module."""
+    ids: tuple[str, ...] = ()
+    """Ids of all its tests, such as `test_sign[-1]` or `TestStack::test_pop`; found out by a run of the reference."""
+
+
+def _pattern(text: str) -> str:
+    try:
+        regex.compile(text)
+    except regex.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return text
+
+
+class Regex(Record):
+    """Search the answer's text for a regular expression (of the `regex` package; flags go inside, as in `(?i)yes`)."""
+
+    kind: Literal["regex"] = "regex"
+    pattern: Annotated[str, AfterValidator(_pattern)]
+    full: bool = False
+    """Whether the expression must match all of the text, white space around it aside."""
+
+
+class JsonSchema(Record):
+    """Parse the answer, or its first fenced block, as JSON and validate it against a JSON Schema."""
+
+    kind: Literal["json_schema"] = "json_schema"
+    json_schema: dict[str, JsonValue]
+
+
+class Exact(Record):
+    """Compare the answer's text with the expected one, white space around both aside."""
+
+    kind: Literal["exact"] = "exact"
+    expected: str
+    ignore_case: bool = False
+
+
+class Numeric(Record):
+    """Compare the last number in the answer's text with the expected one."""
+
+    kind: Literal["numeric"] = "numeric"
+    expected: float
+    tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    """Relative and absolute."""
+
+
+class Function(Record):
+    """Call a Python function of the user's own, outside of any sandbox; it is trusted.
+
+    It must also be named in `verify.functions` of the config, so that a problem file alone cannot run anything.
+    """
+
+    kind: Literal["function"] = "function"
+    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+    """Where it is: `package.module:name`."""
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    """Handed to it as keyword arguments, after the answer."""
+
+
+class ReasoningGym(Record):
+    """Score the answer with the scorer of a reasoning-gym dataset."""
+
+    kind: Literal["reasoning_gym"] = "reasoning_gym"
+    dataset: str
+    entry: dict[str, JsonValue]
+    """The dataset's item: question, answer, metadata."""
+    pass_at: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Score from which on the answer passes."""
+
+
+class All(Record):
+    """Pass what every one of several verifiers passes; the score is the lowest."""
+
+    kind: Literal["all"] = "all"
+    of: Annotated[tuple["Verifier", ...], Field(min_length=1)]
+
+
+class Any_(Record):
+    """Pass what at least one of several verifiers passes; the score is the highest."""
+
+    kind: Literal["any"] = "any"
+    of: Annotated[tuple["Verifier", ...], Field(min_length=1)]
+
+
+class Weight(Record):
+    """A part of a weighted verifier."""
+
+    weight: Annotated[float, Field(gt=0)]
+    verifier: "Verifier"
+
+
+class Weighted(Record):
+    """The weighted mean of several verifiers' scores; it passes from `pass_at` on."""
+
+    kind: Literal["weighted"] = "weighted"
+    of: Annotated[tuple[Weight, ...], Field(min_length=1)]
+    pass_at: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+Verifier = Annotated[
+    Union[Cases, Pytest, Regex, JsonSchema, Exact, Numeric, Function, ReasoningGym, All, Any_, Weighted],  # noqa: UP007
+    Field(discriminator="kind"),
+]
+CODE = (Cases, Pytest)
+"""Verifiers that run the code of an answer; the others look at its text."""
+
+for _composed in (All, Any_, Weight, Weighted):
+    _composed.model_rebuild()
+
+
+def parts(verifier: Verifier) -> Iterator[Verifier]:
+    """A verifier and all that it is composed of."""
+    yield verifier
+    if isinstance(verifier, All | Any_):
+        for part in verifier.of:
+            yield from parts(part)
+    elif isinstance(verifier, Weighted):
+        for weight in verifier.of:
+            yield from parts(weight.verifier)
+
+
+# ----------------------------------------------------------------------------------------------------------- problems
+
+
+class Provenance(Record):
+    """Where a problem came from."""
+
+    source: Literal["bank", "file", "model", "mutation"] = "file"
+    parent: str | None = None
+    """Id of the problem that this one was mutated from."""
+    expected_from: Literal["author", "reference"] = "author"
+    """Who said what the cases expect: the problem's author, or a run of its reference solution in the sandbox."""
+
+
+class Problem(Record):
+    """What the model must solve. Smallest on disk: `{"prompt", "entry_point", "cases": [{"input", "expected"}]}`."""
+
+    prompt: Annotated[str, Field(min_length=1)]
+    entry_point: Identifier = "answer"
+    """Name of the function that is asked for; needed for cases. Otherwise a name for people."""
+    cases: tuple[Case, ...] = ()
+    verifier: Verifier = Cases()
+    signature: str | None = None
+    domain: str = "general"
+    difficulty: str | None = None
+    reference: str | None = None
+    float_tolerance: Annotated[float, Field(ge=0)] = 0.0
+    """Relative and absolute tolerance for floats; 0 compares exactly. Types are compared strictly in any case."""
+    unordered: bool = False
+    """Whether the order of a returned list does not matter."""
+    provenance: Provenance = Provenance()
+
+    @model_validator(mode="after")
+    def _can_be_judged(self) -> "Problem":
+        kinds = {part.kind for part in parts(self.verifier)}
+        if "cases" in kinds and not self.cases:
+            raise ValueError("cases: at least one is needed")
+        if "cases" in kinds and "entry_point" not in self.model_fields_set:
+            raise ValueError("entry_point: the name of the function that the cases call is needed")
+        if kinds - {"cases"} and self.provenance.source in ("model", "mutation"):
+            raise ValueError("verifier: what a model made up is judged by cases alone: it could write the verdict")
+        return self
+
+    @property
+    def asks_for_code(self) -> bool:
+        """Whether an answer has to hold code."""
+        return any(isinstance(part, CODE) for part in parts(self.verifier))
+
+    @property
+    def id(self) -> str:
+        """Content hash of what decides a verdict and what the model is shown."""
+        cases = [case.model_dump(mode="json") for case in self.cases]
+        decides = [self.prompt, self.entry_point, cases, self.float_tolerance, self.unordered]
+        if not isinstance(self.verifier, Cases):
+            decides.append(self.verifier.model_dump(mode="json"))
+        return digest(*decides)
+
+    def content(self) -> dict[str, Any]:
+        """The problem as JSON-able data."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,80 @@
+"""What a kind of sandbox is: why a machine may not have it, and how a zygote is started in it."""
+
+import os
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlm_core.sandbox.inside import landlock, seccomp
+from rlm_core.sandbox.interpreter import Interpreter
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start a zygote in a sandbox."""
+
+    command: tuple[str, ...]
+    """Up to and including the Python executable; its own arguments follow."""
+    directory: Path
+    """Where `command` is to be started; the zygote's package is found from there."""
+    user: int | None
+    """User id that a child changes to; None when it has a user without privileges already."""
+    keep_read_access: bool
+    """Whether a child that changes its user needs help to still reach the interpreter (`kernel.become_user`)."""
+    count_threads: bool
+    """Whether the kernel counts the threads of this sandbox alone, so that a limit can be set."""
+    listable: tuple[str, ...]
+    """Directories that a child may list, with all below them, as they are called inside."""
+    readable: tuple[str, ...]
+    """Files that a child may read, and directories all of whose files it may, as they are called inside."""
+    packages: tuple[str, ...]
+    """The interpreter's `packages`, as they are called inside."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of sandbox."""
+
+    name: str
+    title: str
+    """Name in verdicts: the layers that hold the code."""
+    missing: Callable[[], str | None]
+    """Why this machine cannot have it, with what to install, or None when it may."""
+    launch: Callable[[Interpreter], Launch]
+    advice: str = ""
+    """What a person can do when it should work and does not."""
+
+
+def kernel_missing(landlock_abi: int) -> str | None:
+    """Why this kernel cannot hold a child under Landlock and seccomp, with what to do, or None when it can."""
+    if not sys.platform.startswith("linux"):
+        return "it needs Linux"
+    unsupported = seccomp.unsupported()
+    if unsupported:
+        return unsupported
+    found = landlock.version()
+    if found < landlock_abi:
+        since = {1: "5.13", 3: "6.2"}[landlock_abi]
+        return (
+            f"it needs Landlock version {landlock_abi} and this kernel has {found}: "
+            f"boot Linux {since} or newer, with landlock among its lsm="
+        )
+    return None
+
+
+def spare_user() -> int | None:
+    """A user id that nothing else on the machine is likely to have, when we are root and can give it to a child.
+
+    One per sandbox, so that candidates in different sandboxes share neither a user nor its count of threads. The range
+    is the one that systemd sets aside for such users, and lies within the ids that a container usually has. A root of a
+    user namespace that has no such ids is in truth an ordinary user, and treated as one.
+    """
+    lowest, highest = 61184, 65519
+    if os.geteuid() != 0:
+        return None
+    rows = (map(int, row.split()) for row in Path("/proc/self/uid_map").read_text().splitlines())
+    if not any(first <= lowest and highest < first + count for first, _outside, count in rows):
+        return None
+    return random.SystemRandom().randint(lowest, highest)
