@@ -12,7 +12,7 @@ import regex
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from rlm_core.files import digest
-from rlm_core.records import Record
+from rlm_core.records import Record, Share
 
 
 def _identifier(name: str) -> str:
@@ -53,8 +53,6 @@ class Pytest(Record):
     kind: Literal["pytest"] = "pytest"
     tests: Annotated[str, Field(min_length=1)]
     """Source of the test module."""
-    ids: tuple[str, ...] = ()
-    """Ids of all its tests, such as `test_sign[-1]` or `TestStack::test_pop`; found out by a run of the reference."""
 
 
 def _pattern(text: str) -> str:
@@ -202,15 +200,22 @@ class Problem(Record):
     """Relative and absolute tolerance for floats; 0 compares exactly. Types are compared strictly in any case."""
     unordered: bool = False
     """Whether the order of a returned list does not matter."""
+    test_ids: tuple[str, ...] = ()
+    """Ids of all its pytest tests, such as `test_sign[-1]` or `TestStack::test_pop`; known once it has been prepared."""
+    trivial_share: Share | None = None
+    """Score of the best trivial answer, where that has to be found out by running some; known once it was prepared."""
     provenance: Provenance = Provenance()
 
     @model_validator(mode="after")
     def _can_be_judged(self) -> "Problem":
-        kinds = {part.kind for part in parts(self.verifier)}
+        every = [part.kind for part in parts(self.verifier)]
+        kinds = set(every)
         if "cases" in kinds and not self.cases:
             raise ValueError("cases: at least one is needed")
         if "cases" in kinds and "entry_point" not in self.model_fields_set:
             raise ValueError("entry_point: the name of the function that the cases call is needed")
+        if every.count("pytest") > 1:
+            raise ValueError("verifier: one with pytest tests is enough")
         if kinds - {"cases"} and self.provenance.source in ("model", "mutation"):
             raise ValueError("verifier: what a model made up is judged by cases alone: it could write the verdict")
         return self

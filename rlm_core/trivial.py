@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlm_core.problems import Case, Problem
+from rlm_core.problems import Case, Cases, Problem
 from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
 from rlm_core.sandbox.limits import Limits
 from rlm_core.verifiers.values import same
@@ -15,8 +15,13 @@ _CONSTANTS: tuple[Any, ...] = (None, 0, 1, -1, True, False, "", [], {}, 0.0)
 def best_trivial_share(problem: Problem) -> float:
     """Largest share of the cases that one trivial answer passes: a constant, an argument, its length or its order.
 
-    Values are compared as in verification, by the problem's own tolerance and order.
+    Values are compared as in verification, by the problem's own tolerance and order. For a problem that is not judged
+    by cases, what its preparation found, or 0.
     """
+    if problem.trivial_share is not None:
+        return problem.trivial_share
+    if not isinstance(problem.verifier, Cases):
+        return 0.0
     return max(_passed(problem, answer) for answer in _answers(problem)) / len(problem.cases)
 
 
