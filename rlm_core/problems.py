@@ -201,7 +201,7 @@ class Problem(Record):
     unordered: bool = False
     """Whether the order of a returned list does not matter."""
     test_ids: tuple[str, ...] = ()
-    """Ids of all its pytest tests, such as `test_sign[-1]` or `TestStack::test_pop`; known once it has been prepared."""
+    """Ids of all its pytest tests, such as `test_sign[-1]` or `TestStack::test_pop`; known once prepared."""
     trivial_share: Share | None = None
     """Score of the best trivial answer, where that has to be found out by running some; known once it was prepared."""
     provenance: Provenance = Provenance()
