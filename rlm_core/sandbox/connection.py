@@ -32,8 +32,9 @@ class Connection:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
 
-    def fileno(self) -> int:
-        """The socket's descriptor."""
+    def lend(self) -> int:
+        """The socket's descriptor, for a process that has no deadlines: they set a mode that both would share."""
+        self._stream.setblocking(True)
         return self._stream.fileno()
 
     def send(self, data: bytes, deadline: Deadline, attach: Sequence[int] = ()) -> None:

@@ -16,6 +16,7 @@ _FREE_S = 0.02
 """For so long a request runs before its CPU time is looked at: most are answered by then and cost no look."""
 _SLACK = 0.98
 """Share of the allowed CPU at which it counts as used up; without it the last moments would be many tiny waits."""
+LOST_TOO_OFTEN = "its process was lost too often"
 _MOST_NOTES = 20
 _SLEEPER_SHARE = 0.5
 """A request that ran into its backstop with less than this share of its CPU time was sleeping, not working."""
@@ -27,9 +28,16 @@ class CpuDeadline(Deadline):
     On a busy machine a process that was given half a processor is not judged slow; code that sleeps is still stopped.
     """
 
-    def __init__(self, zygote: Zygote, child: Child, cpu_s: float, backstop_s: float) -> None:
+    def __init__(self, used_so_far: Callable[[], float], cpu_s: float, backstop_s: float) -> None:
+        """Start the clocks.
+
+        Args:
+            used_so_far: gives the CPU seconds that the processes in question have used.
+            cpu_s: how many more they may use.
+            backstop_s: seconds on the wall clock until the end in any case.
+        """
         super().__init__(min(_FREE_S, backstop_s))
-        self._cpu_of_child: Callable[[], float] = lambda: zygote.cpu_s(child)
+        self._used_so_far = used_so_far
         self._cpu_s = cpu_s
         self._backstop = time.monotonic() + backstop_s
         self._at_start: float | None = None
@@ -44,7 +52,7 @@ class CpuDeadline(Deadline):
         """
         now = time.monotonic()
         if now >= self._until:
-            cpu = self._cpu_of_child()
+            cpu = self._used_so_far()
             self._at_start = cpu if self._at_start is None else self._at_start
             self.used_s = cpu - self._at_start
             if now >= self._backstop or self.used_s >= _SLACK * self._cpu_s:
@@ -52,11 +60,22 @@ class CpuDeadline(Deadline):
             self._until = min(self._backstop, now + self._cpu_s - self.used_s)
         return max(self._until - now, 1e-6)
 
+    @property
+    def slept(self) -> bool:
+        """Whether little work was done in the time that passed."""
+        return self.used_s < _SLEEPER_SHARE * self._cpu_s
+
+    @property
+    def ended_by_the_clock(self) -> bool:
+        """Whether, when it passed, CPU time was left."""
+        return self.used_s < _SLACK * self._cpu_s
+
 
 class Session:
     """Loads code and calls its entry point, each request within its own limit and all of them within `total_s`."""
 
-    def __init__(self, zygote: Zygote, code: str, entry_point: str) -> None:
+    def __init__(self, zygote: Zygote, code: str, entry_point: str | None) -> None:
+        """Prepare to examine code; an `entry_point` of None asks for none."""
         self._zygote = zygote
         self._code = code
         self._entry_point = entry_point
@@ -69,6 +88,8 @@ class Session:
         self._blocked: dict[str, None] = {}
         self.latency_s = 0.0
         """Time on the clock that the last request took."""
+        self.ran_out_of_clock = False
+        """Whether a request ran into the wall clock with CPU time left: it slept, or the machine was busy."""
         self.output = ""
         """What the code has printed so far, in all its children; cut to `output_kb`."""
 
@@ -80,14 +101,28 @@ class Session:
     def call(self, arguments: Tree) -> Answer:
         """Call the entry point with encoded arguments: "returned", "unplain", "raised", lost, or "not_run"."""
         if self._child is None:
-            if self._replacements == 0:
-                return Answer("not_run", "its process was lost too often")
-            self._replacements -= 1
+            if not self.may_replace():
+                return Answer("not_run", LOST_TOO_OFTEN)
             again = self.load()
             if again.kind != "loaded":
                 self._replacements = 0
                 return Answer("not_run", "it did not load a second time")
         return self._ask("call", self._limits.case_s, arguments=arguments)
+
+    @property
+    def child(self) -> Child:
+        """The process that the code was loaded into, for test code to speak to."""
+        assert self._child is not None
+        return self._child
+
+    def end(self) -> End:
+        """End that process."""
+        return self._end_child(self.child)
+
+    def may_replace(self) -> bool:
+        """Whether the code's process may be started once more, and counts that it was."""
+        self._replacements -= 1
+        return self._replacements >= 0
 
     def finish(self) -> Usage:
         """End the code's process; what all its processes took."""
@@ -106,20 +141,42 @@ class Session:
 
     def _ask(self, do: str, cpu_s: float, **fields: Any) -> Answer:
         assert self._child is not None
+        child = self._child
+        try:
+            deadline = self.deadline(lambda: self._zygote.cpu_s(child), cpu_s)
+        except TimeoutError:
+            return Answer("not_run", "no time was left")
+        started = time.monotonic()
+        answer = child.ask(do, deadline, **fields)
+        self.latency_s = time.monotonic() - started
+        self.note(answer.output, answer.blocked)
+        if answer.kind == "timeout":
+            self.note_timeout(deadline)
+        return self._explain(answer) if answer.lost else answer
+
+    def deadline(self, used_so_far: Callable[[], float], cpu_s: float) -> CpuDeadline:
+        """The deadline of a request that may take so much CPU time.
+
+        Raises:
+            TimeoutError: no time is left.
+        """
         left_s = self._end_of_time - time.monotonic()
         if left_s <= 0:
-            return Answer("not_run", "no time was left")
-        deadline = CpuDeadline(self._zygote, self._child, cpu_s, min(cpu_s * self._patience, left_s))
-        started = time.monotonic()
-        answer = self._child.ask(do, deadline, **fields)
-        self.latency_s = time.monotonic() - started
-        if isinstance(answer.output, str):
-            self.output = (self.output + answer.output)[: self._limits.output_kb << 10]
-        if isinstance(answer.blocked, list):
-            self._blocked |= dict.fromkeys(readable(what) for what in answer.blocked[:_MOST_NOTES] if type(what) is str)
-        if answer.kind == "timeout" and deadline.used_s < _SLEEPER_SHARE * cpu_s:
+            raise TimeoutError
+        return CpuDeadline(used_so_far, cpu_s, min(cpu_s * self._patience, left_s))
+
+    def note(self, output: Any, blocked: Any) -> None:
+        """Keep what came with an answer: what the code printed, and what it tried that it may not."""
+        if isinstance(output, str):
+            self.output = (self.output + output)[: self._limits.output_kb << 10]
+        if isinstance(blocked, list):
+            self._blocked |= dict.fromkeys(readable(what) for what in blocked[:_MOST_NOTES] if isinstance(what, str))
+
+    def note_timeout(self, deadline: CpuDeadline) -> None:
+        """Draw the conclusions from a deadline that passed."""
+        self.ran_out_of_clock = self.ran_out_of_clock or deadline.ended_by_the_clock
+        if deadline.slept:
             self._patience = 1  # it has shown that it sleeps, and waiting for that once is enough
-        return self._explain(answer) if answer.lost else answer
 
     def _explain(self, answer: Answer) -> Answer:
         """Give up the child, and say for a crash how it ended."""
@@ -127,10 +184,11 @@ class Session:
         end = self._end_child(self._child)
         if answer.kind != "crashed":
             return answer
-        return Answer("timeout") if end.status == -signal.SIGXCPU else Answer("crashed", _describe(end))
+        return Answer("timeout") if end.status == -signal.SIGXCPU else Answer("crashed", describe(end))
 
 
-def _describe(end: End) -> str:
+def describe(end: End) -> str:
+    """How a process ended, for people."""
     if end.status >= 0:
         return f"its process ended with status {end.status}"
     if end.status == -signal.SIGKILL:  # ours, most likely: it hung up, and was still there

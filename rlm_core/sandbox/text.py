@@ -1,5 +1,7 @@
 """Text from the sandbox, made fit for people and for files."""
 
+GARBAGE = "what its process sent is not an answer to what was asked"
+
 
 def readable(text: str, limit: int = 200) -> str:
     """Text from a child for people: one line of printable characters that UTF-8 can hold, cut to `limit`."""

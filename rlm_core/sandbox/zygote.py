@@ -23,7 +23,7 @@ Role = Literal["code", "tests"]
 
 PACKAGES: dict[Role, tuple[str, ...]] = {
     "code": (),
-    "tests": ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"),
+    "tests": ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"),
 }
 """Installed packages that can be seen in the sandbox."""
 
@@ -99,7 +99,7 @@ class Zygote:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            attach = [theirs.fileno(), *([candidate.connection.fileno()] if candidate else [])]
+            attach = [theirs.fileno(), *([candidate.connection.lend()] if candidate else [])]
             try:
                 pid = self._ask({"do": "fork"}, {"pid": int}, attach=attach)["pid"]
             except BaseException:

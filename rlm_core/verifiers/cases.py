@@ -5,7 +5,6 @@ that cannot decide what it is equal to. See docs/sandbox.md.
 """
 
 import builtins
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -17,11 +16,10 @@ from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
 from rlm_core.sandbox.limits import Limits
 from rlm_core.sandbox.sandbox import Sandbox, Zygotes
 from rlm_core.sandbox.session import Session
-from rlm_core.sandbox.text import readable, storable
+from rlm_core.sandbox.text import GARBAGE, readable, storable
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
+from rlm_core.verifiers.replies import exception_of, why_lost, why_not_loaded
 from rlm_core.verifiers.values import NotJson, is_valid, same, show, to_json
-
-_GARBAGE = "what its process sent is not an answer to what was asked"
 
 
 class Value(Record):
@@ -42,18 +40,6 @@ class Unusable(Record):
     """A call that came to nothing that a case could expect: a crash, a timeout, a set …"""
 
     reason: str
-
-
-@dataclass(frozen=True)
-class _Exception:
-    """An exception as a child described it, checked."""
-
-    ancestry: list[str]
-    name: str
-    message: str
-
-    def __str__(self) -> str:
-        return readable(f"{self.name}: {self.message}" if self.message else self.name)
 
 
 def judge(_verifier: Cases, answer: Answer, problem: Problem, bench: Bench) -> Judgement:
@@ -77,7 +63,7 @@ def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
 
     def job(zygotes: Zygotes) -> Judgement:
         session = Session(zygotes.code, code, problem.entry_point)
-        reason = _why_not_loaded(session.load(), problem.entry_point)
+        reason = why_not_loaded(session.load(), problem.entry_point)
         if reason:
             results = [CaseResult(outcome="not_run")] * len(expected)
         else:
@@ -123,7 +109,7 @@ def run_cases(
 
     def job(zygotes: Zygotes) -> list[Value | Raised | Unusable]:
         session = Session(zygotes.code, code, entry_point)
-        reason = _why_not_loaded(session.load(), entry_point)
+        reason = why_not_loaded(session.load(), entry_point)
         if reason:
             return [Unusable(reason=reason)] * len(arguments)
         return [
@@ -160,31 +146,6 @@ def _expected(encoder: Encoder, number: int, case: Case) -> Tree:
 # --------------------------------------------------------------------------------------------------------- judgement
 
 
-def _why_not_loaded(reply: Reply, entry_point: str) -> str:
-    """Why there is nothing to call, or "" when there is."""
-    if reply.kind == "loaded":
-        return ""
-    if reply.kind == "missing":
-        return f"no function named {entry_point}"
-    if reply.kind == "raised":
-        return f"does not load: {_exception(reply) or _GARBAGE}"
-    return f"does not load: {_why_lost(reply)}"
-
-
-def _why_lost(reply: Reply) -> str:
-    if reply.kind in ("crashed", "not_run"):
-        return str(reply.payload)
-    return "it took too long" if reply.kind == "timeout" else _GARBAGE
-
-
-def _exception(reply: Reply) -> _Exception | None:
-    """What a child said about an exception, or None when that is not of the right form."""
-    match reply.payload:
-        case [list(ancestry), str(name), str(message)] if all(isinstance(each, str) for each in ancestry):
-            return _Exception(ancestry, name, message)
-    return None
-
-
 def _judge(reply: Reply, case: Case, expected: Tree, problem: Problem, limits: Limits) -> CaseResult:
     """What one answer is worth."""
     if reply.kind == "returned" and is_valid(reply.payload, limits.nodes, limits.depth):
@@ -192,14 +153,14 @@ def _judge(reply: Reply, case: Case, expected: Tree, problem: Problem, limits: L
         return CaseResult(outcome="passed") if right else _failed(f"returned {show(reply.payload)}")
     if reply.kind == "unplain" and isinstance(reply.payload, str):
         return _failed(readable(f"returned a value that {reply.payload}"))
-    if reply.kind == "raised" and (exception := _exception(reply)):
+    if reply.kind == "raised" and (exception := exception_of(reply)):
         # A candidate may forge these names, and gains nothing: it could as well raise the exception.
         if case.raises is not None and case.raises in exception.ancestry:
             return CaseResult(outcome="passed")
         return CaseResult(outcome="raised", detail=f"raised {exception}")
     if reply.kind in ("timeout", "crashed", "not_run"):
-        return CaseResult(outcome=reply.kind, detail=_why_lost(reply))
-    return CaseResult(outcome="garbage", detail=_GARBAGE)
+        return CaseResult(outcome=reply.kind, detail=why_lost(reply))
+    return CaseResult(outcome="garbage", detail=GARBAGE)
 
 
 def _failed(detail: str) -> CaseResult:
@@ -217,6 +178,7 @@ def _sum_up(results: list[CaseResult], reason: str, session: Session) -> Judgeme
         cases=tuple(results),
         output=storable(session.output),
         usage=session.finish(),
+        ran_out_of_clock=session.ran_out_of_clock,
     )
 
 
@@ -229,6 +191,6 @@ def _result(reply: Reply, limits: Limits) -> Value | Raised | Unusable:
             return Unusable(reason=f"returned a value that {error}")
     if reply.kind == "unplain" and isinstance(reply.payload, str):
         return Unusable(reason=readable(f"returned a value that {reply.payload}"))
-    if reply.kind == "raised" and (exception := _exception(reply)) and exception.ancestry:
+    if reply.kind == "raised" and (exception := exception_of(reply)) and exception.ancestry:
         return Raised(exception=readable(exception.ancestry[0]), message=readable(exception.message))
-    return Unusable(reason=_why_lost(reply))
+    return Unusable(reason=why_lost(reply))

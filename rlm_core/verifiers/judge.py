@@ -5,11 +5,12 @@ from typing import Any
 
 from rlm_core import problems
 from rlm_core.problems import Problem, Verifier
-from rlm_core.verifiers import cases
+from rlm_core.verifiers import cases, pytests
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
 
 _JUDGES: dict[type[Any], Callable[[Any, Answer, Problem, Bench], Judgement]] = {
     problems.Cases: cases.judge,
+    problems.Pytest: pytests.judge,
 }
 
 

@@ -5,7 +5,8 @@
 Its parent sends one message per request over the control socket and gets one back, both as frames of JSON:
 
     the rules (see the parent's zygote.py), with the owner attached       {"ready": true}
-    {"do": "fork"} with the job's socket attached                         {"pid": …}
+    {"do": "fork"} with the job's socket attached, and for test code      {"pid": …}
+        a second one, to the code that it tests
     {"do": "look", "pid": …}                                              {"cpu_s": …}
     {"do": "end", "pid": …}                                               {"status": …, "cpu_s": …, "memory_mb": …}
 
@@ -24,13 +25,16 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
 from . import landlock, lockdown, wire
 from .child import Child
 
-_JOB_DESCRIPTOR, _RULESET_DESCRIPTOR = 3, 4
+_JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, _RULESET_DESCRIPTOR = 3, 4, 5
 _OUT_OF_THE_WAY = 100
+_PATHS_OF_THE_LIBRARY = len(sys.path)
+"""Entries of the module search path that were there at the start: this package's directory, the standard library."""
 _MAXRSS_PER_MB = 1 << 20 if sys.platform == "darwin" else 1 << 10
 _HIGHEST_DESCRIPTOR = 256
 """More than this process ever has open."""
@@ -63,16 +67,20 @@ class Zygote:
         while True:
             request, descriptors = self._receive()
             if request["do"] == "fork":
-                self._reply(pid=self._fork(descriptors[0]))
+                self._reply(pid=self._fork(*descriptors))
             elif request["do"] == "look":
                 self._reply(cpu_s=_cpu_s(request["pid"]))
             else:
                 self._reply(**self._end(request["pid"]))
 
     def _warm_up(self) -> None:
-        sys.path.pop(0)  # where this package is; all of it has been imported
         for name in WARM.split():
             importlib.import_module(name)
+        if self._rules["role"] == "tests":
+            sys.path += sorted({str(Path(path).parent) for path in self._rules["packages"]})
+            importlib.import_module("inside.testing").warm_up()
+        del sys.path[_PATHS_OF_THE_LIBRARY:]
+        sys.path.pop(0)  # where this package is; all of it has been imported
         gc.collect()
         gc.freeze()  # so that no collection in a child writes to, and thereby copies, the pages that all share
         gc.disable()
@@ -96,21 +104,23 @@ class Zygote:
         except wire.Closed:
             self._leave()
 
-    def _fork(self, job: int) -> int:
+    def _fork(self, job: int, candidate: int | None = None) -> int:
         parent = os.getpid()
         child = os.fork()
         if child == 0:
             try:
-                self._run_child(job, parent)
+                self._run_child(job, candidate, parent)
             finally:
                 os._exit(0)
         os.close(job)
+        if candidate is not None:
+            os.close(candidate)
         self._children.add(child)
         return child
 
-    def _run_child(self, job: int, parent: int) -> None:
-        """In the child: keep the job's socket and nothing else, lock down, say so, serve."""
-        self._keep_descriptors(job)
+    def _run_child(self, job: int, candidate: int | None, parent: int) -> None:
+        """In the child: keep the sockets of the job and nothing else, lock down, say so, serve."""
+        self._keep_descriptors(job, candidate)
         try:
             lockdown.apply(self._rules, _RULESET_DESCRIPTOR, parent)
         except Exception as error:
@@ -119,12 +129,16 @@ class Zygote:
         os.close(_RULESET_DESCRIPTOR)
         gc.enable()
         wire.send(_JOB_DESCRIPTOR, wire.frame("locked"))
-        Child(_JOB_DESCRIPTOR, self._rules).serve()
+        if candidate is None:
+            os.close(_CANDIDATE_DESCRIPTOR)
+            Child(_JOB_DESCRIPTOR, self._rules).serve()
+        else:
+            sys.modules["inside.testing"].TestChild(_JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, self._rules).serve()
 
-    def _keep_descriptors(self, job: int) -> None:
-        """Leave open: standard streams on /dev/null, the job's socket, the ruleset."""
+    def _keep_descriptors(self, job: int, candidate: int | None) -> None:
+        """Leave open: standard streams on /dev/null, the sockets, the ruleset."""
         null = os.open("/dev/null", os.O_RDWR)
-        wanted = (null, null, null, job, self._ruleset)
+        wanted = (null, null, null, job, null if candidate is None else candidate, self._ruleset)
         # First all to numbers that none of them has, so that no move overwrites one that is still to come.
         lifted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for descriptor in wanted]
         for target, source in enumerate(lifted):

@@ -11,13 +11,14 @@ A request is an object with a `nonce`, the word `do` and what it needs; an answe
     either                        raised      [builtin classes of its ancestry, own class, message]
     probe                         probed      names of forbidden things that worked
 
+What test code asks for by way of its proxies is in served.py; `entry_point` is null then.
+
 `output` is what the code printed since the last answer, cut to a limit, and `blocked` what it tried that it may not, as
 far as Python's audit events show. All of this shares a process with the untrusted
 code, which can change any of it. That gains it nothing: whatever it makes this process say is its own answer, and the
 right answer is not here.
 """
 
-import builtins
 import errno
 import io
 import os
@@ -29,21 +30,17 @@ from collections.abc import Callable
 from typing import Any
 
 from . import wire
+from .remote import EXCEPTIONS
+from .served import Served
+from .words import words
 
 MODULE = "main"
 """Name that the code is loaded under; not `__main__`, so that a main guard does not run."""
 
-_BUILTIN_EXCEPTIONS = {
-    kind: name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
-}
+_BUILTIN_EXCEPTIONS = {kind: name for name, kind in EXCEPTIONS.items()}
 _Answer = tuple[str, Any]
 
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-_REFUSED_EVENTS = _words("""
+_REFUSED_EVENTS = words("""
     socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn os.kill os.remove os.rename os.mkdir os.rmdir
     os.chmod os.chown os.chflags os.link os.symlink os.truncate os.utime os.setxattr os.removexattr os.startfile
     shutil. tempfile. pty. urllib. http. ftplib. smtplib. imaplib. poplib. telnetlib. nntplib. webbrowser. sqlite3.
@@ -124,6 +121,7 @@ class Child:
         self._stream = io.TextIOWrapper(io.BufferedWriter(self._output), "utf-8", "backslashreplace")
         self._watch = _Watch([*rules["readable"], *rules["devices"]])
         self._module = types.ModuleType(MODULE)
+        self._served = Served(self._module, limits, self._answer, lambda: wire.receive(self._descriptor))
         self._entry_point = ""
 
     def serve(self) -> None:
@@ -133,6 +131,9 @@ class Child:
             "load": self._load,
             "call": self._call,
             "probe": _probe,
+            "get": self._served.answer,
+            "names": self._served.answer,
+            "operate": self._served.answer,
         }
         while True:
             request = wire.receive(self._descriptor)
@@ -154,7 +155,7 @@ class Child:
         code = compile(request["code"], f"{MODULE}.py", "exec", dont_inherit=True)
         exec(code, self._module.__dict__)
         self._entry_point = request["entry_point"]
-        found = callable(self._module.__dict__.get(self._entry_point))
+        found = self._entry_point is None or callable(self._module.__dict__.get(self._entry_point))
         return ("loaded" if found else "missing"), None
 
     def _call(self, request: dict[str, Any]) -> _Answer:

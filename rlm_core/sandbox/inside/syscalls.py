@@ -4,16 +4,14 @@ Only what a program needs that computes: memory, time, threads, reading files, a
 call that is missing here cannot be made at all, which includes every call that Linux is yet to invent.
 """
 
-
-def _words(text: str) -> list[str]:
-    return text.split()
+from .words import words
 
 
 def _numbers(table: str) -> dict[str, int]:
     return {name: int(number) for name, number in (entry.split("=") for entry in table.split())}
 
 
-ALLOWED = _words("""
+ALLOWED = words("""
     read write readv writev pread64 pwrite64 preadv pwritev lseek close fstat newfstatat statx openat getdents64
     faccessat faccessat2 readlinkat getcwd chdir fchdir dup dup3 pipe2 ppoll pselect6 eventfd2
     epoll_create1 epoll_ctl epoll_pwait ftruncate fsync fdatasync statfs fstatfs
@@ -29,13 +27,13 @@ ALLOWED = _words("""
 """)
 """Calls that may be made with any arguments."""
 
-ALLOWED_X86_64 = _words("""
+ALLOWED_X86_64 = words("""
     stat lstat open access readlink getdents dup2 pipe poll select epoll_create epoll_wait eventfd time alarm pause
     getpgrp
 """)
 """Older calls that exist only on x86_64 and that C libraries still use there."""
 
-CONDITIONAL = _words("clone clone3 kill tgkill prlimit64 prctl ioctl fcntl socketpair sendto")
+CONDITIONAL = words("clone clone3 kill tgkill prlimit64 prctl ioctl fcntl socketpair sendto")
 """Calls whose arguments decide; see seccomp.py."""
 
 X86_64 = _numbers(

@@ -12,20 +12,35 @@ A frame is a 4-byte big-endian length and that many bytes of ASCII JSON. A value
 
 Every other type is refused, subclasses included: a subclass may lie about what it equals. There are no JSON objects and
 no JSON floats in a tree, so the parent can read one without hashing or constructing anything that a candidate chose.
+Between test code and the code that it tests, other objects have tags of their own (remote.py).
 """
 
 import json
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Tree: TypeAlias = Any
 """An encoded value: None, bool, int, str, or a list whose first item is a tag."""
 
 EXACT_INT = 2**53
+Foreign: TypeAlias = Callable[[Any, Callable[[Any], Tree]], Tree]
+"""Encodes a value of another type, given a function that encodes its parts; raises NotPlain."""
+
+_SCALARS = (type(None), bool, int, float, complex, str, bytes)
 SEQUENCE_TAGS: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z"}
 _LENGTH = struct.Struct(">I")
+
+
+def _dict(flat: list[Any]) -> dict[Any, Any]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+_COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "l": list, "t": tuple, "s": set, "z": frozenset, "d": _dict,
+}  # fmt: skip
 
 
 class NotPlain(Exception):
@@ -42,10 +57,11 @@ class Closed(Exception):
 class Encoder:
     """Encodes values up to a number of nodes, a nesting depth, and a size of the text and numbers in each."""
 
-    def __init__(self, nodes: int, depth: int, size_mb: int) -> None:
+    def __init__(self, nodes: int, depth: int, size_mb: int, foreign: Foreign | None = None) -> None:
         self._nodes = nodes
         self._depth = depth
         self._size_mb = size_mb
+        self._foreign = foreign
         self._nodes_left = 0
         self._bytes_left = 0
 
@@ -73,7 +89,9 @@ class Encoder:
             return ["d", *(self._encode(part, depth + 1) for pair in value.items() for part in pair)]
         if kind in (str, bytes, int):
             self._weigh(value)
-        return _encode_scalar(value)
+        if kind in _SCALARS or self._foreign is None:
+            return _encode_scalar(value)
+        return self._foreign(value, lambda part: self._encode(part, depth + 1))
 
     def _expect(self, items: int) -> None:
         """Refuse a collection by its length, before any of it is copied."""
@@ -102,8 +120,12 @@ def _encode_scalar(value: Any) -> Tree:
     raise NotPlain(f"is or holds an object of type {kind.__name__}")
 
 
-def decode(tree: Tree) -> Any:
-    """The value of an encoded tree, built anew. Only for trees from the trusted side: it constructs what it is told."""
+def decode(tree: Tree, foreign: Callable[[str, list[Tree]], Any] | None = None) -> Any:
+    """The value of an encoded tree, built anew. Not for the parent to use on an answer: it constructs what it is told.
+
+    Args:
+        foreign: makes the value of another tag and its parts.
+    """
     if not isinstance(tree, list):
         return tree
     tag, *parts = tree
@@ -115,10 +137,10 @@ def decode(tree: Tree) -> Any:
         return complex(float.fromhex(parts[0]), float.fromhex(parts[1]))
     if tag == "b":
         return bytes.fromhex(parts[0])
-    values = [decode(part) for part in parts]
-    if tag == "d":
-        return dict(zip(values[::2], values[1::2], strict=True))
-    return {"l": list, "t": tuple, "s": set, "z": frozenset}[tag](values)
+    if foreign is not None and tag not in _COLLECTIONS:
+        return foreign(tag, parts)
+    values = [decode(part, foreign) for part in parts]
+    return _COLLECTIONS[tag](values)
 
 
 # ------------------------------------------------------------------------------------------------------------- frames
@@ -170,13 +192,17 @@ def send(descriptor: int, data: bytes) -> None:
         raise Closed from error
 
 
-def receive(descriptor: int) -> Any:
+def receive(descriptor: int, max_bytes: int | None = None) -> Any:
     """Read one message, waiting as long as it takes. For the inside; the parent has deadlines.
 
     Raises:
         Closed: nobody writes any more.
+        ValueError: it is larger than `max_bytes`, or not JSON.
     """
-    return json.loads(_read(descriptor, frame_length(_read(descriptor, HEADER_BYTES))))
+    length = frame_length(_read(descriptor, HEADER_BYTES))
+    if max_bytes is not None and length > max_bytes:
+        raise ValueError("the frame is too large")
+    return json.loads(_read(descriptor, length))
 
 
 def _read(descriptor: int, length: int) -> bytes:

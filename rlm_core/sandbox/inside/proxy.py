@@ -1,0 +1,303 @@
+"""The module `main` as test code sees it: proxies for what lives in the process of the code under test.
+
+Whatever that process says is checked to be data of known types and used as data. It is asked about its own objects,
+never how one of them compares with a value of the tests: it could say what it likes, and would learn what is expected.
+"""
+
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import wire
+from .remote import EXCEPTIONS, Table, ancestry, decode_copied, encode_copied
+from .wire import Tree
+from .words import words
+
+_NEVER_RAISED = (KeyboardInterrupt, GeneratorExit)
+"""Exceptions that mean something to the test runner itself."""
+
+
+_QUESTIONS: dict[str, Callable[..., Any]] = {
+    "call": lambda function, *arguments, **keywords: function(*arguments, **keywords),
+    "iter": iter,
+    "next": next,
+}
+"""What the other side may ask about an object of the tests."""
+
+
+_KINDS = ("value", "raised", "callback")
+
+
+class Link:
+    """The connection to the code under test."""
+
+    def __init__(self, descriptor: int, limits: dict[str, Any], lost: Callable[[str], NoReturn]) -> None:
+        """Speak over a descriptor.
+
+        Args:
+            descriptor: the socket.
+            limits: see `Limits`.
+            lost: called with `crashed` or `garbage` when there is nothing more to be had from the other side.
+        """
+        self._descriptor = descriptor
+        self._lost = lost
+        self._max_bytes = limits["frame_mb"] << 20
+        self._encoder = wire.Encoder(limits["nodes"], limits["depth"], limits["frame_mb"], self._encode)
+        self._ours = Table()
+        self._proxies: dict[int, Proxy] = {}
+        self._classes: dict[tuple[Any, ...], type[BaseException]] = {}
+        self._output: list[str] = []
+        self._blocked: list[Any] = []
+        self.failed_assertions: list[AssertionError] = []
+        """Of the tests' functions that the other side called: it may swallow them, and they count all the same."""
+
+    def operate(self, operation: str, *arguments: Any, **keywords: Any) -> Any:
+        """Have the other side do something with its objects, and return or raise what comes of it."""
+        encoded = {"arguments": self._tree(list(arguments)), "keywords": self._tree(keywords)}
+        return self.ask("operate", operation=operation, **encoded)
+
+    def ask(self, do: str, **fields: Any) -> Any:
+        """Send a request, answer the questions that come back, and return or raise the result."""
+        nonce = os.urandom(8).hex()
+        self._send({"nonce": nonce, "do": do, **fields})
+        while True:
+            kind, payload = self._receive(nonce)
+            if kind == "callback":
+                self._send(self._called_back(payload))
+                continue
+            if kind == "raised":
+                raise self._understood(self._exception, payload)
+            return self._understood(self._value, payload)
+
+    def _tree(self, value: Any) -> Tree:
+        try:
+            return self._encoder.encode(value)
+        except wire.NotPlain as error:
+            raise TypeError(f"cannot be handed to the code under test: it {error}") from None
+
+    def _value(self, tree: Tree) -> Any:
+        return wire.decode(tree, self._decode)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            wire.send(self._descriptor, wire.frame(message))
+        except wire.Closed:
+            self._lost("crashed")
+
+    def _receive(self, nonce: str) -> tuple[str, Any]:
+        try:
+            message = wire.receive(self._descriptor, self._max_bytes)
+        except wire.Closed:
+            self._lost("crashed")
+        except (ValueError, RecursionError, MemoryError):
+            self._lost("garbage")
+        if not (isinstance(message, list) and len(message) == 5 and message[0] == nonce and message[1] in _KINDS):
+            self._lost("garbage")
+        _, kind, payload, output, blocked = message
+        if not (isinstance(output, str) and isinstance(blocked, list)):
+            self._lost("garbage")
+        sys.stdout.write(output)
+        self._output.append(output)
+        self._blocked += blocked
+        return kind, payload
+
+    def take_notes(self) -> tuple[str, list[Any]]:
+        """What the other side printed since the last call, and what it tried that it may not."""
+        notes = "".join(self._output), self._blocked
+        self._output, self._blocked = [], []
+        return notes
+
+    def _understood(self, read: Callable[[Tree], Any], payload: Tree) -> Any:
+        try:
+            return read(payload)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError):
+            self._lost("garbage")
+
+    def _called_back(self, payload: Any) -> dict[str, Any]:
+        def read(question: Any) -> tuple[Any, str, list[Any], dict[str, Any]]:
+            number, operation, arguments, keywords = question
+            return self._ours[number], operation, self._value(arguments), self._value(keywords)
+
+        item, operation, arguments, keywords = self._understood(read, payload)
+        try:
+            value = _QUESTIONS[operation](item, *arguments, **keywords)
+            return {"nonce": "", "do": "answer", "value": self._tree(value)}
+        except Exception as error:
+            if isinstance(error, AssertionError):
+                self.failed_assertions.append(error)
+            return {"nonce": "", "do": "fail", "name": type(error).__name__, "message": str(error)}
+
+    def _encode(self, value: Any, encode: Callable[[Any], Tree]) -> Tree:
+        copied = encode_copied(value, encode)
+        if copied is not None:
+            return copied
+        if isinstance(value, Proxy):
+            return ["h", _number(value)]
+        if isinstance(value, Main):
+            return ["m"]
+        if isinstance(value, type) and issubclass(value, BaseException):
+            return ["x", ancestry(value, lambda kind: getattr(kind, "number_there", None))]
+        if callable(value) or hasattr(value, "__next__"):
+            return ["g", self._ours.number(value)]
+        raise wire.NotPlain(f"is or holds an object of type {type(value).__name__}")
+
+    def _decode(self, tag: str, parts: list[Tree]) -> Any:
+        if tag == "p":
+            return decode_copied(parts[0], self._value(parts[1]))
+        if tag == "h":
+            return self._proxy(parts[0])
+        if tag == "g":
+            return self._ours[parts[0]]
+        if tag == "m":
+            return sys.modules["main"]
+        if tag == "x":
+            return self._class(parts[0])
+        raise ValueError
+
+    def _proxy(self, number: Any) -> "Proxy":
+        if type(number) is not int:
+            raise TypeError
+        return self._proxies.setdefault(number, Proxy(self, number))
+
+    def _class(self, lineage: list[Tree]) -> type[BaseException]:
+        """The exception class of this ancestry: a builtin one, or one of ours that stands for one over there."""
+        (name, number), *rest = lineage
+        if number is None:
+            kind = EXCEPTIONS[name]
+            return Exception if issubclass(kind, _NEVER_RAISED) else kind
+        key = (name, number)
+        if key not in self._classes:
+            base = self._class(rest)
+            self._classes[key] = type(str(name), (base,), {"number_there": number, "__getattr__": _attribute_there})
+        return self._classes[key]
+
+    def _exception(self, payload: Any) -> BaseException:
+        lineage, message, arguments, number = payload
+        kind = self._class(lineage)
+        given = self._value(arguments) if isinstance(arguments, list) else [message]
+        try:
+            error = kind(*given)
+        except Exception:
+            error = kind.__new__(kind)
+        error._there = self._proxy(number)  # type: ignore[attr-defined]
+        if str(error) != message:
+            error.args = (str(message),)
+        return error
+
+
+def _attribute_there(error: BaseException, name: str) -> Any:
+    """An attribute that an exception of the other side's own has over there."""
+    if name.startswith("__") or name == "_there":
+        raise AttributeError(name)
+    return getattr(error._there, name)  # type: ignore[attr-defined]
+
+
+class Proxy:
+    """An object of the code under test."""
+
+    __slots__ = ("_proxy_link", "_proxy_number")
+
+    def __init__(self, link: Link, number: int) -> None:
+        object.__setattr__(self, "_proxy_link", link)
+        object.__setattr__(self, "_proxy_number", number)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return _operate(self, "call", *arguments, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__doc__", "__qualname__"):
+            raise AttributeError(name)  # what copying, pickling and the test runner ask of every object
+        return _operate(self, "getattr", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _operate(self, "setattr", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _operate(self, "delattr", name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Proxy) and _operate(self, "eq", other) is True)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _traceback: Any) -> Any:
+        return _operate(self, "exit", kind, "" if error is None else str(error))
+
+    def __instancecheck__(self, item: Any) -> bool:
+        return isinstance(item, Proxy) and _operate(item, "isinstance", self) is True
+
+    def __subclasscheck__(self, kind: Any) -> bool:
+        return isinstance(kind, Proxy) and _operate(kind, "issubclass", self) is True
+
+
+def _number(proxy: Proxy) -> int:
+    return int(object.__getattribute__(proxy, "_proxy_number"))
+
+
+def _operate(proxy: Proxy, operation: str, *arguments: Any, **keywords: Any) -> Any:
+    link: Link = object.__getattribute__(proxy, "_proxy_link")
+    return link.operate(operation, proxy, *arguments, **keywords)
+
+
+def _method(operation: str) -> Callable[..., Any]:
+    return lambda self, *arguments: _operate(self, operation, *arguments)
+
+
+def _reflected(operation: str) -> Callable[..., Any]:
+    return lambda self, other: _operate_reflected(self, operation, other)
+
+
+def _operate_reflected(proxy: Proxy, operation: str, other: Any) -> Any:
+    link: Link = object.__getattribute__(proxy, "_proxy_link")
+    return link.operate(operation, other, proxy)
+
+
+def _ordered(operation: str) -> Callable[..., Any]:
+    def compare(self: Proxy, other: Any) -> Any:
+        return _operate(self, operation, other) if isinstance(other, Proxy) else NotImplemented
+
+    return compare
+
+
+_BINARY = words("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift")
+_OTHERS = words("""
+    neg pos abs invert index getitem setitem delitem contains len iter next reversed bool int float complex round str
+    repr hash format enter dir
+""")
+
+for _name in _BINARY:
+    _operation = _name + "_" if _name in ("and", "or") else _name
+    setattr(Proxy, f"__{_name}__", _method(_operation))
+    setattr(Proxy, f"__i{_name}__", _method(f"i{_name}"))
+    setattr(Proxy, f"__r{_name}__", _reflected(_operation))
+for _name in _OTHERS:
+    setattr(Proxy, f"__{_name}__", _method(_name))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Proxy, f"__{_name}__", _ordered(_name))
+
+
+class Main(types.ModuleType):
+    """The module that the tests import."""
+
+    def __init__(self, name: str, link: Link) -> None:
+        super().__init__(name)
+        self.__dict__["_link"] = link
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return self._link.ask("names")
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return self._link.ask("get", name=name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            self._link.operate("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._link.operate("delattr", self, name)

@@ -1,0 +1,89 @@
+"""Pytest mode: a person's tests against the answer's code, in two processes of the sandbox; see docs/sandbox.md.
+
+Every test that there is must report for each of its phases that it passed: one that was skipped, expected to fail, or
+not heard of fails the answer, and so does one that nobody knows.
+"""
+
+from rlm_core.errors import ProblemError
+from rlm_core.problems import Problem, Pytest, parts
+from rlm_core.records import CaseResult
+from rlm_core.sandbox import Sandbox
+from rlm_core.sandbox.text import storable
+from rlm_core.sandbox.trial import Findings, TestOutcome, Trial
+from rlm_core.trivial import trivial_code
+from rlm_core.verifiers.judgement import Answer, Bench, Judgement
+from rlm_core.verifiers.replies import why_not_loaded
+
+
+def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> Judgement:
+    """Judge an answer by the problem's tests, whose ids are known.
+
+    Raises:
+        InfrastructureFault: the sandbox failed, twice; this says nothing about the answer.
+    """
+    assert bench.sandbox is not None
+    assert problem.test_ids, "prepare finds the ids out"
+    if answer.code is None:
+        return Judgement.no_code(len(problem.test_ids))
+    return _judged(_run(bench.sandbox, answer.code, verifier), problem.test_ids)
+
+
+def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
+    """The problem with the ids of its tests, and the score of the best trivial answer, after running its reference.
+
+    Raises:
+        ProblemError: it has no reference, or that does not pass.
+        InfrastructureFault: the sandbox failed, twice.
+    """
+    verifier = next(part for part in parts(problem.verifier) if isinstance(part, Pytest))
+    if problem.reference is None:
+        raise ProblemError(f"{problem.entry_point}: pytest tests need a reference solution that passes them")
+    findings = _run(sandbox, problem.reference, verifier)
+    ids = tuple(findings.ids or ())
+    judgement = _judged(findings, ids)
+    if judgement.status != "passed":
+        first = next((case for case in judgement.cases if case.outcome != "passed"), None)
+        detail = f"; {first.name}: {first.detail}" if first else ""
+        raise ProblemError(
+            f"{problem.entry_point}: its reference does not pass its own tests here: {judgement.reason}{detail}"
+        )
+    scores = [_judged(_run(sandbox, code, verifier), ids).score for code in trivial_code(problem.reference)]
+    return problem.model_copy(update={"test_ids": ids, "trivial_share": max(scores, default=0.0)})
+
+
+def _run(sandbox: Sandbox, code: str, verifier: Pytest) -> Findings:
+    return sandbox.run(lambda zygotes: Trial(zygotes, code, verifier.tests).run())
+
+
+def _judged(findings: Findings, known: tuple[str, ...]) -> Judgement:
+    """What was found, held against the tests that there have to be."""
+    results = tuple(_result(name, findings.outcomes.get(name)) for name in known)
+    passed = sum(result.outcome == "passed" for result in results)
+    reason = _reason(findings, known, passed)
+    return Judgement(
+        status="failed" if reason else "passed",
+        reason=reason,
+        score=passed / len(known) if known else 0.0,
+        cases=results,
+        output=storable(findings.output),
+        usage=findings.usage,
+        ran_out_of_clock=findings.ran_out_of_clock,
+    )
+
+
+def _reason(findings: Findings, known: tuple[str, ...], passed: int) -> str:
+    if findings.not_loaded is not None:
+        return why_not_loaded(findings.not_loaded)
+    if findings.reason:
+        return findings.reason
+    if not known:
+        return "there are no tests"
+    if tuple(findings.ids or ()) != known or findings.outcomes.keys() - set(known):
+        return "the tests that were found are not the known ones"
+    return "" if passed == len(known) else f"{len(known) - passed} of {len(known)} tests failed"
+
+
+def _result(name: str, outcome: TestOutcome | None) -> CaseResult:
+    if outcome is None:
+        return CaseResult(name=name, outcome="not_run")
+    return CaseResult(name=name, outcome=outcome.kind, detail=outcome.why, latency_ms=outcome.latency_s * 1e3)
