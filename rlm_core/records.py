@@ -105,6 +105,8 @@ class Usage(Record):
     cpu_s: float = 0.0
     memory_mb: float = 0.0
     """Largest resident size, the interpreter included."""
+    ran_out_of_clock: bool = False
+    """Whether it ran into a limit on the wall clock with CPU time left: it slept, or the machine was busy."""
     blocked: tuple[str, ...] = ()
     """What its Python code tried to do that no answer may, such as `socket.connect`; see docs/sandbox.md."""
 
@@ -114,6 +116,7 @@ class Usage(Record):
         return cls(
             cpu_s=sum(part.cpu_s for part in parts),
             memory_mb=max((part.memory_mb for part in parts), default=0.0),
+            ran_out_of_clock=any(part.ran_out_of_clock for part in parts),
             blocked=tuple(dict.fromkeys(what for part in parts for what in part.blocked)),
         )
 

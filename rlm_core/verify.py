@@ -17,6 +17,7 @@ from rlm_core.sandbox import open_sandbox
 from rlm_core.trivial import best_trivial_share
 from rlm_core.verifiers import Answer, Bench, Judgement, judge
 
+_PATIENCE_WHEN_ALONE = 2.0
 _PER_SANDBOX = 16
 """Answers for which starting one more sandbox pays."""
 
@@ -73,7 +74,8 @@ def judge_rollouts(
             finally:
                 benches.put(bench)
 
-        return _judge_all(judge_one, rollouts, workers, stage, part)
+        verdicts = _judge_all(judge_one, rollouts, workers, stage, part)
+    return _judge_late_ones_again(verdicts, rollouts, problems, section)
 
 
 def _judge_all(
@@ -90,6 +92,25 @@ def _judge_all(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    return verdicts
+
+
+def _judge_late_ones_again(
+    verdicts: list[Verdict], rollouts: Sequence[Rollout], problems: Mapping[str, Problem], section: VerifySection
+) -> list[Verdict]:
+    """The verdicts, those anew that failed by the wall clock: now one at a time, with no other answer beside them.
+
+    What was late because the machine was busy gets its due; what sleeps is late again, and waited for less.
+    """
+    late = [number for number, verdict in enumerate(verdicts) if not verdict.passed and verdict.usage.ran_out_of_clock]
+    if not late:
+        return verdicts
+    patience = min(section.limits.patience, _PATIENCE_WHEN_ALONE)
+    alone = section.model_copy(update={"limits": section.limits.model_copy(update={"patience": patience})})
+    with open_bench(alone, problems.values()) as bench:
+        for number in late:
+            problem = problems[rollouts[number].problem_id]
+            verdicts[number] = judge_rollout(bench, rollouts[number], problem, section.partial_credit)
     return verdicts
 
 

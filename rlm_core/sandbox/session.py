@@ -88,8 +88,7 @@ class Session:
         self._blocked: dict[str, None] = {}
         self.latency_s = 0.0
         """Time on the clock that the last request took."""
-        self.ran_out_of_clock = False
-        """Whether a request ran into the wall clock with CPU time left: it slept, or the machine was busy."""
+        self._ran_out_of_clock = False
         self.output = ""
         """What the code has printed so far, in all its children; cut to `output_kb`."""
 
@@ -131,6 +130,7 @@ class Session:
         return Usage(
             cpu_s=sum(end.cpu_s for end in self._ends),
             memory_mb=max((end.memory_mb for end in self._ends), default=0.0),
+            ran_out_of_clock=self._ran_out_of_clock,
             blocked=tuple(self._blocked),
         )
 
@@ -174,7 +174,7 @@ class Session:
 
     def note_timeout(self, deadline: CpuDeadline) -> None:
         """Draw the conclusions from a deadline that passed."""
-        self.ran_out_of_clock = self.ran_out_of_clock or deadline.ended_by_the_clock
+        self._ran_out_of_clock = self._ran_out_of_clock or deadline.ended_by_the_clock
         if deadline.slept:
             self._patience = 1  # it has shown that it sleeps, and waiting for that once is enough
 

@@ -43,8 +43,6 @@ class Findings:
     """Why tests could not be run, or not all of them."""
     output: str = ""
     usage: Usage = field(default_factory=Usage)
-    ran_out_of_clock: bool = False
-    """Whether something ran into the wall clock with CPU time left: it slept, or the machine was busy."""
 
 
 class Trial:
@@ -76,7 +74,6 @@ class Trial:
             found.not_loaded = loaded
         found.usage = self._session.finish()
         found.output = self._session.output
-        found.ran_out_of_clock = self._session.ran_out_of_clock
         return found
 
     def _run_the_rest(self) -> bool:

@@ -178,7 +178,6 @@ def _sum_up(results: list[CaseResult], reason: str, session: Session) -> Judgeme
         cases=tuple(results),
         output=storable(session.output),
         usage=session.finish(),
-        ran_out_of_clock=session.ran_out_of_clock,
     )
 
 

@@ -46,8 +46,6 @@ class Judgement(Record):
     output: str = ""
     """What the code printed, cut to the sandbox's limit."""
     usage: Usage = Usage()
-    ran_out_of_clock: bool = False
-    """Whether it ran into the wall clock with CPU time left: it slept, or the machine was busy."""
 
     @classmethod
     def binary(cls, reason: str) -> "Judgement":

@@ -4,15 +4,28 @@ Every test that there is must report for each of its phases that it passed: one 
 not heard of fails the answer, and so does one that nobody knows.
 """
 
+import ast
+
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem, Pytest, parts
 from rlm_core.records import CaseResult
 from rlm_core.sandbox import Sandbox
 from rlm_core.sandbox.text import storable
 from rlm_core.sandbox.trial import Findings, TestOutcome, Trial
-from rlm_core.trivial import trivial_code
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
 from rlm_core.verifiers.replies import why_not_loaded
+
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+_TRIVIAL_BODIES = (
+    "return None",
+    "return 0",
+    "return 1",
+    "return True",
+    "return ''",
+    "return []",
+    "return a[0]",
+    "raise ValueError",
+)
 
 
 def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> Judgement:
@@ -47,7 +60,7 @@ def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
         raise ProblemError(
             f"{problem.entry_point}: its reference does not pass its own tests here: {judgement.reason}{detail}"
         )
-    scores = [_judged(_run(sandbox, code, verifier), ids).score for code in trivial_code(problem.reference)]
+    scores = [_judged(_run(sandbox, code, verifier), ids).score for code in _trivial_code(problem.reference)]
     return problem.model_copy(update={"test_ids": ids, "trivial_share": max(scores, default=0.0)})
 
 
@@ -67,7 +80,6 @@ def _judged(findings: Findings, known: tuple[str, ...]) -> Judgement:
         cases=results,
         output=storable(findings.output),
         usage=findings.usage,
-        ran_out_of_clock=findings.ran_out_of_clock,
     )
 
 
@@ -87,3 +99,12 @@ def _result(name: str, outcome: TestOutcome | None) -> CaseResult:
     if outcome is None:
         return CaseResult(name=name, outcome="not_run")
     return CaseResult(name=name, outcome=outcome.kind, detail=outcome.why, latency_ms=outcome.latency_s * 1e3)
+
+
+def _trivial_code(reference: str) -> list[str]:
+    """Trivial answers as code, for tests that have to be run: every name that the reference defines is such a function.
+
+    The reference is a person's, and is only parsed here.
+    """
+    names = [node.name for node in ast.parse(reference).body if isinstance(node, _DEFINITIONS)]
+    return ["".join(f"def {name}(*a, **k): {body}\n" for name in names) for body in _TRIVIAL_BODIES]

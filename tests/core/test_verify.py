@@ -13,8 +13,8 @@ from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.problems import Problem
-from rlm_core.records import CaseResult, FileRef, Rollout, Verdict
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.records import CaseResult, FileRef, Rollout, Usage, Verdict
+from rlm_core.sandbox import Limits, Sandbox, open_sandbox
 from rlm_core.verifiers import Answer, Bench, Judgement
 from rlm_core.verify import judge_rollout, judge_rollouts, require_few_faults, reward
 
@@ -205,3 +205,31 @@ def test_few_faults_are_borne_and_more_stop_the_iteration() -> None:
     )
     with pytest.raises(StageFailed):
         require_few_faults([*fine, faults[0]], max_failed_share=0.0)
+
+
+def test_what_was_late_by_the_clock_is_judged_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine too busy to give an answer its CPU time does not make it wrong; one that sleeps stays wrong."""
+    real, seen = verify.judge, []
+
+    def late_at_first(answer: Answer, problem: Problem, bench: Bench) -> Judgement:
+        seen.append(answer.text)
+        if seen.count(answer.text) > 1 or answer.text == THREE_OF_FOUR:
+            return real(answer, problem, bench)
+        return Judgement(status="failed", reason="late", score=0.0, usage=Usage(ran_out_of_clock=True))
+
+    monkeypatch.setattr(verify, "judge", late_at_first)
+    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, ARGUMENT])]
+    judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
+    assert [verdict.status for verdict in judged] == ["passed", "failed", "failed"]
+    assert seen == [RIGHT, THREE_OF_FOUR, ARGUMENT, RIGHT, ARGUMENT]
+
+
+def test_an_answer_that_sleeps_is_told_from_one_that_works() -> None:
+    limits = Limits(case_s=0.1, patience=15, respawns=0)
+    sleeps = "```python\nimport time\ndef square(n):\n    time.sleep(9)\n```"
+    works = "```python\ndef square(n):\n    while True: pass\n```"
+    with open_sandbox(limits=limits) as sandbox:
+        by_clock = [
+            judge_rollout(Bench(sandbox), answer(text), SQUARE, 0.0).usage.ran_out_of_clock for text in (sleeps, works)
+        ]
+    assert by_clock == [True, False]

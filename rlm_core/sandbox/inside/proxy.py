@@ -7,7 +7,7 @@ never how one of them compares with a value of the tests: it could say what it l
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from . import wire
@@ -279,12 +279,34 @@ for _name in ("lt", "le", "gt", "ge"):
     setattr(Proxy, f"__{_name}__", _ordered(_name))
 
 
+class _Names(Mapping[str, Any]):
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._link.ask("get", name=name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._link.ask("names"))
+
+    def __len__(self) -> int:
+        return len(self._link.ask("names"))
+
+
 class Main(types.ModuleType):
     """The module that the tests import."""
 
     def __init__(self, name: str, link: Link) -> None:
         super().__init__(name)
-        self.__dict__["_link"] = link
+        super().__setattr__("_link", link)
+
+    @property
+    def __dict__(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """Its public names, as they are over there; for `vars` and for patching."""
+        return _Names(self._link)
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":

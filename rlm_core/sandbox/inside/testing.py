@@ -32,7 +32,7 @@ from .words import words
 MODULE = "test_main"
 _FILE = f"/{MODULE}.py"
 _UNUSED_PLUGINS = words("""
-    cacheprovider debugging doctest faulthandler junitxml legacypath logging pastebin setuponly setupplan stepwise
+    cacheprovider doctest faulthandler junitxml legacypath logging pastebin setuponly setupplan stepwise
     terminal threadexception tmpdir unraisableexception warnings
 """)
 _ARGUMENTS = words("--rootdir=/ -c /dev/null --noconftest --capture=no --assert=plain --strict-markers")
@@ -106,7 +106,8 @@ class Reporter:
         outcome = "xfail" if hasattr(report, "wasxfail") else report.outcome
         self._phases.append((report.when, outcome))
         if outcome != "passed" and not self._text:
-            self._text = _why(report)[: self._text_chars]
+            why = _why(report)[: self._text_chars]
+            self._text = why if outcome == "failed" else f"{outcome}: {why}".removesuffix(": ")
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """A test is over."""
@@ -128,8 +129,8 @@ def _why(report: pytest.TestReport) -> str:
     if crash is not None:
         return str(crash.message)
     if isinstance(report.longrepr, tuple):  # of a skip: file, line, reason
-        return str(report.longrepr[2])
-    return str(getattr(report, "wasxfail", "")) or str(report.longrepr)
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return str(report.longrepr or "")
 
 
 def _last_line(text: str, limit: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox
-from rlm_core.verifiers.cases import judge_cases
+from rlm_core.verifiers import Answer, Bench, judge, judge_cases
 
 from .candidates import CANDIDATES, Must
 from .conftest import PATIENT, SHORT, Canaries, each_sandbox, limits_of_parent, processes_of_session
@@ -18,14 +18,32 @@ DIRECTORY = Path(__file__).with_name("adversarial")
 LIMITS = SHORT
 LONGEST_S = 4.0
 
+TESTED = Problem.model_validate(
+    {
+        "prompt": "Write solve(n) that returns n!",
+        "verifier": {
+            "kind": "pytest",
+            "tests": """
+from main import solve
+def test_0(): assert solve(0) == 1 and type(solve(0)) is int
+def test_5(): assert solve(5) == 120 and type(solve(5)) is int
+def test_7(): assert solve(7) == 5040 and type(solve(7)) is int
+""",
+        },
+        "test_ids": ["test_0", "test_5", "test_7"],
+    }
+)
+"""The same problem with tests that are as strict as the comparison of values."""
+
 
 def test_the_table_names_every_candidate() -> None:
     assert {path.stem for path in DIRECTORY.glob("*.py")} == set(CANDIDATES)
 
 
 @each_sandbox
+@pytest.mark.parametrize("mode", ["cases", "pytest"])
 @pytest.mark.parametrize("name", CANDIDATES)
-def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: Problem) -> None:
+def test_candidate(name: str, mode: str, sandbox: Sandbox, canaries: Canaries, factorial: Problem) -> None:
     must = CANDIDATES[name]
     if must.threads_counted and os.geteuid() != 0 and sandbox.name.startswith("landlock"):
         pytest.skip("threads are not counted in this sandbox without root; see docs/sandbox.md")
@@ -35,10 +53,10 @@ def test_candidate(name: str, sandbox: Sandbox, canaries: Canaries, factorial: P
     for _ in range(must.runs):
         started = time.monotonic()
         with limits_of_parent(sandbox, patience=PATIENT.patience if must.status == "passed" else SHORT.patience):
-            judgement = judge_cases(sandbox, code, factorial)
+            judgement = judge(Answer(code, code), factorial if mode == "cases" else TESTED, Bench(sandbox))
         assert time.monotonic() - started < LONGEST_S
         judgement.model_dump_json()
-        _compare(judgement, must)
+        _compare(judgement, must if mode == "cases" else Must(must.status))
     assert sandbox._zygotes.code.pid == zygote, "the candidate brought down the zygote"
     assert processes_of_session(zygote) == before, "a process of the candidate is left"
     canaries.check()
