@@ -8,7 +8,7 @@ CONFIG ?= configs/quick.yaml
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-slow test-all check clean
+.PHONY: help setup run doctor test test-flow test-slow test-all bench-verify check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ test-slow: setup ## with the real default model
 	$(PYTEST) tests/slow
 
 test-all: test test-slow ## every tier
+
+bench-verify: setup ## answers judged a second, against a fresh pytest process for each
+	$(BIN)/python bench/verify.py
 
 check: setup ## style, types
 	$(BIN)/ruff check .

@@ -96,7 +96,7 @@ def exam_key(
     """Names all that an exam's report depends on; reports with equal keys are equal."""
     settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
     settings += [rollout.prompt_suffix, rollout.stop_after_code]
-    settings += [verify.sandbox, verify.limits.model_dump(mode="json")]
+    settings += [verify.sandbox, verify.limits.model_dump(mode="json"), verify.functions]
     return digest(EXAM_VERSION, base_fingerprint, policy, suite, seed, settings)
 
 

@@ -17,6 +17,7 @@ from rlm_core.records import FileRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import bank_order, read_problems
 from rlm_core.trivial import best_trivial_share
+from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.cases import Value, judge_cases, run_cases
 
 _SHOWN_CHARS = 2_000
@@ -48,6 +49,7 @@ def run(
         problems, rejections = filter_proposals(
             answered, bank, generate.problems, KnownProblems(groups), section, sandbox
         )
+        problems = prepare(problems, Bench(sandbox), trivial=verify.partial_credit > 0)
     return written(directory, "problems", problems, rejections)
 
 

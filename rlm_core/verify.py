@@ -15,7 +15,7 @@ from rlm_core.problems import Problem
 from rlm_core.records import FileRef, Rollout, StageResult, Verdict
 from rlm_core.sandbox import open_sandbox
 from rlm_core.trivial import best_trivial_share
-from rlm_core.verifiers import Answer, Bench, Judgement, judge
+from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
 
 _PATIENCE_WHEN_ALONE = 2.0
 _PER_SANDBOX = 16
@@ -61,21 +61,23 @@ def judge_rollouts(
         SandboxUnavailable: the configured sandbox cannot be had.
     """
     workers = max(1, min(section.workers, len(rollouts) // _PER_SANDBOX))
-    asked = [problems[identity] for identity in {rollout.problem_id for rollout in rollouts}]
+    asked = {identity: problems[identity] for identity in {rollout.problem_id for rollout in rollouts}}
     benches: SimpleQueue[Bench] = SimpleQueue()
     with ExitStack() as opened:
         for _ in range(workers):
-            benches.put(opened.enter_context(open_bench(section, asked)))
+            benches.put(bench := opened.enter_context(open_bench(section, asked.values())))
+        ready = prepare(asked.values(), bench, trivial=section.partial_credit > 0)
+        asked = dict(zip(asked, ready, strict=True))
 
         def judge_one(rollout: Rollout) -> Verdict:
             bench = benches.get()
             try:
-                return judge_rollout(bench, rollout, problems[rollout.problem_id], section.partial_credit)
+                return judge_rollout(bench, rollout, asked[rollout.problem_id], section.partial_credit)
             finally:
                 benches.put(bench)
 
         verdicts = _judge_all(judge_one, rollouts, workers, stage, part)
-    return _judge_late_ones_again(verdicts, rollouts, problems, section)
+    return _judge_late_ones_again(verdicts, rollouts, asked, section)
 
 
 def _judge_all(

@@ -117,9 +117,10 @@ def _json_lines(name: str, text: str) -> Iterator[tuple[str, Any]]:
 def _problem(name: str, place: str, content: Any) -> Problem:
     try:
         # By way of JSON, so that only JSON's types come through whatever the file's format was.
-        return Problem.model_validate_json(json.dumps(content, allow_nan=False))
+        problem = Problem.model_validate_json(json.dumps(content, allow_nan=False))
     except (ValidationError, TypeError, ValueError) as error:
         raise ProblemError(f"{name}: {place}: {first_reason(error)}") from error
+    return problem.model_copy(update={"test_ids": (), "trivial_share": None})  # found out, never taken from a file
 
 
 def _loader() -> Any:

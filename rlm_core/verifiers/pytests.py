@@ -41,8 +41,11 @@ def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> J
     return _judged(_run(bench.sandbox, answer.code, verifier), problem.test_ids)
 
 
-def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
-    """The problem with the ids of its tests, and the score of the best trivial answer, after running its reference.
+def prepare(problem: Problem, sandbox: Sandbox, trivial: bool) -> Problem:
+    """The problem with the ids of its tests, after a run of its reference.
+
+    Args:
+        trivial: whether to run trivial answers, too, and note the best one's score.
 
     Raises:
         ProblemError: it has no reference, or that does not pass.
@@ -60,8 +63,10 @@ def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
         raise ProblemError(
             f"{problem.entry_point}: its reference does not pass its own tests here: {judgement.reason}{detail}"
         )
+    if not trivial:
+        return problem.model_copy(update={"test_ids": ids})
     scores = [_judged(_run(sandbox, code, verifier), ids).score for code in _trivial_code(problem.reference)]
-    return problem.model_copy(update={"test_ids": ids, "trivial_share": max(scores, default=0.0)})
+    return problem.model_copy(update={"test_ids": ids, "trivial_share": max(scores)})
 
 
 def _run(sandbox: Sandbox, code: str, verifier: Pytest) -> Findings:

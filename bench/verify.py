@@ -1,0 +1,134 @@
+"""How many answers a second are judged: the sandbox's two modes against a fresh pytest process for each answer.
+
+    make bench-verify
+
+All sides judge the same answers to the same problem, in turns, with as many workers as there are processors. A fresh
+process is the plain way: it writes the answer to main.py beside the tests, runs `python -m pytest -q`, and looks at the
+exit code, without any sandbox. Exits 1 when a goal is missed.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+from rlm_core.config import VerifySection
+from rlm_core.problems import Problem
+from rlm_core.records import Rollout
+from rlm_core.verifiers import prepare
+from rlm_core.verify import judge_rollouts, open_bench
+
+BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Pytest alone: plugins that happen to be installed would only make it slower."""
+WORKERS = os.cpu_count() or 1
+CASES = ((0, 1), (5, 120), (7, 5040))
+TESTS = "from main import solve\n"
+TESTS += "".join(f"def test_{n}():\n    assert solve({n}) == {value}\n" for n, value in CASES)
+ITERATIVE = "def solve(n):\n    r = 1\n    for i in range(2, n + 1):\n        r *= i\n    return r\n"
+RECURSIVE = "def solve(n):\n    return 1 if n < 2 else n * solve(n - 1)\n"
+WRONG = "def solve(n):\n    return n + 1\n"
+ANSWERS = {ITERATIVE: True, RECURSIVE: True, WRONG: False}
+
+BY_CASES = Problem.model_validate(
+    {
+        "prompt": "Write solve(n) that returns n!",
+        "entry_point": "solve",
+        "cases": [{"input": [n], "expected": value} for n, value in CASES],
+        "reference": ITERATIVE,
+    }
+)
+BY_TESTS = Problem.model_validate(
+    {"prompt": BY_CASES.prompt, "verifier": {"kind": "pytest", "tests": TESTS}, "reference": ITERATIVE}
+)
+
+
+def answers(count: int) -> list[str]:
+    """So many answers, right and wrong ones in turns."""
+    return [list(ANSWERS)[index % len(ANSWERS)] for index in range(count)]
+
+
+def in_fresh_processes(codes: Sequence[str]) -> list[bool]:
+    """Judge answers by the exit code of a pytest process each."""
+
+    def judge(code: str) -> bool:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            (directory / "main.py").write_text(code)
+            (directory / "test_main.py").write_text(TESTS)
+            command = [sys.executable, "-m", "pytest", "-q"]
+            done = subprocess.run(command, cwd=directory, env=BARE, capture_output=True, timeout=60, check=False)
+            return done.returncode == 0
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(judge, codes))
+
+
+def in_sandboxes(problem: Problem, codes: Sequence[str]) -> list[bool]:
+    """Judge answers as the verify stage does."""
+    rollouts = [
+        Rollout(
+            problem_id=problem.id,
+            index=index,
+            seed=index,
+            prompt_tokens=(),
+            tokens=(),
+            logprobs=(),
+            text=f"```python\n{code}```",
+            finish_reason="stop",
+        )
+        for index, code in enumerate(codes)
+    ]
+    verdicts = judge_rollouts(rollouts, {problem.id: problem}, VerifySection(workers=WORKERS))
+    return [verdict.passed for verdict in verdicts]
+
+
+def timed(judge: Callable[[Sequence[str]], list[bool]], count: int) -> tuple[float, float]:
+    """Answers a second, and seconds of this process' CPU time an answer; stops when a verdict is wrong."""
+    codes = answers(count)
+    cpu, started = time.process_time(), time.perf_counter()
+    verdicts = judge(codes)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    if verdicts != [ANSWERS[code] for code in codes]:
+        sys.exit("a verdict is wrong")
+    return count / seconds, cpu / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="how often each side has its turn; medians are shown")
+    rounds = parser.parse_args().rounds
+    with open_bench(VerifySection(), [BY_TESTS]) as bench:
+        [tested] = prepare([BY_TESTS], bench)
+        print(f"sandbox: {bench.sandbox.name if bench.sandbox else 'none'}")
+    print(f"machine: {platform.machine()}, {WORKERS} processors, {platform.system()} {platform.release()}")
+    fresh, cases, tests, cpu = [], [], [], []
+    for _ in range(rounds):
+        fresh.append(timed(in_fresh_processes, 12)[0])
+        rate, cpu_s = timed(lambda codes: in_sandboxes(BY_CASES, codes), 1200)
+        cases.append(rate)
+        cpu.append(cpu_s)
+        tests.append(timed(lambda codes: in_sandboxes(tested, codes), 240)[0])
+    print(f"fresh pytest process: {median(fresh):.2f} answers/s")
+    print(f"value mode: {median(cases):.0f} answers/s")
+    print(f"pytest mode: {median(tests):.1f} answers/s")
+    figures = [
+        ("value mode, times a fresh pytest process", median(cases) / median(fresh), 40.0, False),
+        ("pytest mode, times a fresh pytest process", median(tests) / median(fresh), 8.0, False),
+        ("value mode, CPU ms of the parent for an answer", median(cpu) * 1e3, 1.5, True),
+    ]
+    missed = False
+    for name, value, goal, at_most in figures:
+        missed = missed or (value > goal if at_most else value < goal)
+        print(f"{name}: {value:.2f} (goal {'at most' if at_most else 'at least'} {goal:g})")
+    sys.exit(int(missed))
+
+
+if __name__ == "__main__":
+    main()
