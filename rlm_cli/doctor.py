@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from rlm_cli.selftest import try_sandbox
 from rlm_core import blas
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.default_model import is_whole
-from rlm_core.problems import Problem
-from rlm_core.sandbox import available, open_sandbox
-from rlm_core.verifiers.cases import judge_cases
+from rlm_core.errors import InfrastructureFault, SandboxUnavailable
+from rlm_core.sandbox import available
 
 _SLOW_GFLOPS = 20.0
 """Below this, the default model takes hours for what should take minutes."""
@@ -31,14 +31,6 @@ while time.perf_counter() - started < 0.5:
     rounds += 1
 print(rounds * 2 * 1024**3 / (time.perf_counter() - started) / 1e9)
 """
-
-_PROBE = Problem.model_validate(
-    {
-        "prompt": "Write a Python function `double(n)` that returns twice n.",
-        "entry_point": "double",
-        "cases": [{"input": [2], "expected": 4}, {"input": [-1], "expected": -2}],
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,13 @@ def _sandbox_findings() -> Iterator[Finding]:
     for name, reason in sandboxes:
         yield Finding(f"sandbox {name}", reason or "can be used", reason is None, needed=not usable)
     if usable:
-        with open_sandbox("auto") as sandbox:
-            right = judge_cases(sandbox, "def double(n):\n    return n + n\n", _PROBE).status == "passed"
-            wrong = judge_cases(sandbox, "def double(n):\n    return n\n", _PROBE).status == "failed"
-            yield Finding("judging an answer", f"in {sandbox.name}", right and wrong)
+        yield _self_test_finding()
+
+
+def _self_test_finding() -> Finding:
+    what = "sandbox self-test"
+    try:
+        report = try_sandbox("auto")
+    except (InfrastructureFault, SandboxUnavailable) as fault:
+        return Finding(what, f"could not be tried: {fault}", False)
+    return Finding(what, f"{report.verdict}, {report.extent}", report.holds)

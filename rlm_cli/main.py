@@ -11,8 +11,9 @@ from rlm_cli import show
 from rlm_cli.doctor import examine_machine
 from rlm_cli.embedded import run_iterations
 from rlm_cli.judge import Mode, judge_by_hand
+from rlm_cli.selftest import run_self_test
 from rlm_core.config import VerifySection, load_config
-from rlm_core.errors import RlmError
+from rlm_core.errors import RlmError, UsageError
 from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
 
@@ -66,18 +67,30 @@ def history(
 
 @app.command()
 def verify(
-    problem: Annotated[Path, typer.Argument(help="A problem file that holds one problem.")],
-    answer: Annotated[Path, typer.Argument(help="A file with the answer's code.")],
+    problem: Annotated[Path | None, typer.Argument(help="A problem file that holds one problem.")] = None,
+    answer: Annotated[Path | None, typer.Argument(help="A file with the answer's code.")] = None,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Try bundled honest and dishonest answers in the sandbox instead.")
+    ] = False,
     sandbox: Annotated[str | None, typer.Option(help="Which sandbox runs it; auto takes the strongest.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="Judge by the problem's cases or its pytest tests alone.")] = None,
     partial_credit: Annotated[float | None, typer.Option(min=0, max=1, help="As in the section verify.")] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Use its section verify.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
-    """Judge one answer to one problem. Exits 0 when it passed, 1 when it failed, 2 when it could not be judged."""
+    """Judge one answer to one problem, or see whether the sandbox holds.
+
+    Exits 0 when the answer passed or the sandbox holds, 1 when not, 2 when it could not be judged or tried.
+    """
     section = load_config(config).verify if config else VerifySection()
     given = {"sandbox": sandbox, "partial_credit": partial_credit}
     section = section.model_copy(update={name: value for name, value in given.items() if value is not None})
+    if self_test:
+        if problem is not None:
+            raise UsageError("--self-test brings its own answers: give it no PROBLEM and no ANSWER")
+        raise typer.Exit(run_self_test(section.sandbox, mode, as_json))
+    if problem is None or answer is None:
+        raise UsageError("PROBLEM and ANSWER are needed, or --self-test in their place")
     raise typer.Exit(judge_by_hand(problem, answer, mode, section, as_json))
 
 
