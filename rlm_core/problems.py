@@ -4,6 +4,7 @@ A verifier is chosen by its `kind`. Verifiers can be composed; each is judged by
 rlm_core/verifiers/.
 """
 
+import builtins
 import keyword
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union
@@ -21,6 +22,10 @@ def _identifier(name: str) -> str:
     return name
 
 
+_EXCEPTIONS = {
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+}
+
 Identifier = Annotated[str, AfterValidator(_identifier)]
 
 
@@ -35,6 +40,8 @@ class Case(Record):
     def _value_or_exception(self) -> "Case":
         if self.raises is None and "expected" not in self.model_fields_set:
             raise ValueError("a case needs 'expected' or 'raises'")
+        if self.raises is not None and self.raises not in _EXCEPTIONS:
+            raise ValueError(f"raises {self.raises!r}, which is not a builtin exception")
         return self
 
 

@@ -297,23 +297,13 @@ def test_a_proposal_whose_own_solution_fails_is_refused(reference: str, reason: 
 
 
 @pytest.mark.parametrize("reference", [GOOD.reference, None])
-@pytest.mark.parametrize(
-    ("case", "reason"),
-    [
-        ({"input": [9], "raises": "NoSuchError"}, "raises 'NoSuchError', which is not a builtin exception"),
-        ({"input": [9], "raises": "print"}, "raises 'print', which is not a builtin exception"),
-        ({"input": [nested(100)], "expected": 18}, "case 6: its input "),
-    ],
-    ids=["unknown-exception", "no-exception", "too-deep"],
-)
-def test_a_proposal_whose_cases_cannot_be_run_is_refused(
-    sandbox: Sandbox, reference: str | None, case: dict[str, Any], reason: str
-) -> None:
-    proposal = good(reference=reference, cases=[*GOOD.content()["cases"], case])
+def test_a_proposal_whose_cases_cannot_be_run_is_refused(sandbox: Sandbox, reference: str | None) -> None:
+    too_deep = {"input": [nested(100)], "expected": 18}
+    proposal = good(reference=reference, cases=[*GOOD.content()["cases"], too_deep])
     refused = refusal(proposal, SECTION, known(), sandbox)
     assert refused is not None
     assert refused[0] == "cases"
-    assert reason in refused[1]
+    assert "case 6: its input " in refused[1]
 
 
 # ------------------------------------------------------------------------------------------------------ all together

@@ -95,6 +95,9 @@ def test_a_case_needs_an_expected_value_or_an_exception() -> None:
     with pytest.raises(ValidationError, match="'expected' or 'raises'"):
         Case.model_validate({"input": [1]})
     assert Case.model_validate({"input": [1], "raises": "ValueError"}).raises == "ValueError"
+    for unknown in ("NoSuchError", "print"):
+        with pytest.raises(ValidationError, match=f"raises '{unknown}', which is not a builtin exception"):
+            Case.model_validate({"input": [1], "raises": unknown})
 
 
 def test_an_expected_null_is_a_value() -> None:
