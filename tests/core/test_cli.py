@@ -153,10 +153,10 @@ def test_doctor_ends_with_what_it_found(rlm: Rlm, monkeypatch: pytest.MonkeyPatc
 
 def test_a_case_that_cannot_be_run_is_refused_before_any_work(rlm: Rlm, settings: Settings, tmp_path: Path) -> None:
     impossible = tiny.problem(1).model_dump(mode="json")
-    impossible["cases"][1] = {"input": [1], "raises": "NoSuchError"}
+    impossible["cases"][1] = {"input": [json.loads("[" * 100 + "]" * 100)], "expected": 1}
     (tmp_path / "impossible.json").write_text(json.dumps(impossible))
     settings["evaluate"]["holdout"] = "impossible.json"
-    assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, "f: ", "case 2", "NoSuchError")
+    assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, "f: ", "case 2", "nests deeper than 60")
 
 
 @pytest.mark.parametrize(
