@@ -9,6 +9,7 @@ from rlm_core.iteration import Iteration
 from rlm_core.progress import report, stopped
 from rlm_core.rollout import rollouts_per_shard
 from rlm_core.sources.problem_files import file_digest
+from rlm_core.verifiers.function import sources
 from tasks.evaluate import evaluate
 from tasks.filter import filter_problems
 from tasks.gate import gate
@@ -82,7 +83,7 @@ class Stages:
             )
             verdicts.append(
                 self._task(verify, f"verify-{shard:03d}").submit(
-                    **self._common(self._config.prefect.verify_timeout_s),
+                    **self._common(self._config.prefect.verify_timeout_s, judges=True),
                     problems=problems,
                     rollouts=rollouts[-1],
                     section=self._config.verify,
@@ -110,10 +111,9 @@ class Stages:
 
     def evaluate(self, trained: Result) -> list[Result]:
         """Exams of the base model, the incumbent and the candidate; those that were sat before are not sat again."""
-        policies = self._it.examined(results_of(trained))
         return [
             self._task(evaluate, f"evaluate-{who}-{kind}")(
-                **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite]),
+                **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True),
                 project=self._it.project,
                 who=who,
                 examined=policy,
@@ -123,7 +123,7 @@ class Stages:
                 verify=self._config.verify,
                 seed=self._it.exam_seed,
             )
-            for who, policy in policies.items()
+            for who, policy in self._it.examined(results_of(trained)).items()
             for kind, suite in self._suites.items()
         ]
 
@@ -135,10 +135,11 @@ class Stages:
     def _task(self, stage: Any, run_name: str | None = None) -> Any:
         return placed(stage, self._it, self._config.prefect, task_run_name=run_name or stage.name)
 
-    def _common(self, timeout_s: float, reads: list[str] | None = None) -> dict[str, Any]:
-        """What every stage is given: where, for how long at most, and which problem files it reads as they are now."""
+    def _common(self, timeout_s: float, reads: list[str] | None = None, judges: bool = False) -> dict[str, Any]:
+        """What every stage is given: where, for how long at most, and which files it reads as they are now."""
         files = {name: file_digest(name) for name in reads or []}
-        return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files}
+        own = sources(self._config.verify.functions) if judges else {}
+        return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files | own}
 
     def _announce_shards(self, problems: Result) -> int:
         """Report the work that is to come, so that a watcher knows the whole of it; the number of shards."""

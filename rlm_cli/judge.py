@@ -14,6 +14,7 @@ from rlm_core.problems import Cases, Problem, Pytest, parts
 from rlm_core.records import Verdict
 from rlm_core.sources.problem_files import read_problems
 from rlm_core.verifiers import Answer, Judgement, prepare
+from rlm_core.verifiers.check import check_problems
 from rlm_core.verify import judge_answer, open_bench
 
 PASSED, FAILED, NOT_JUDGED = 0, 1, 2
@@ -39,6 +40,7 @@ def judge_by_hand(
     text = read_given_text(answer_file, str(answer_file), ProblemError)
     answer = Answer(text, text if problem.asks_for_code else None)
     try:
+        check_problems([problem], section.limits, section.functions)
         with open_bench(section, [problem]) as bench:
             [problem] = prepare([problem], bench)
             judgement, verdict = judge_answer(bench, answer, problem, answer_file.name, section.partial_credit)

@@ -68,7 +68,9 @@ def history(
 @app.command()
 def verify(
     problem: Annotated[Path | None, typer.Argument(help="A problem file that holds one problem.")] = None,
-    answer: Annotated[Path | None, typer.Argument(help="A file with the answer's code.")] = None,
+    answer: Annotated[
+        Path | None, typer.Argument(help="A file with the answer: code, or text where no code is asked for.")
+    ] = None,
     self_test: Annotated[
         bool, typer.Option("--self-test", help="Try bundled honest and dishonest answers in the sandbox instead.")
     ] = False,

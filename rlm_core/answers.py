@@ -1,6 +1,7 @@
 """From a problem to the words that the model sees, and from its answer to code. Training and exams share both."""
 
 import re
+from collections.abc import Collection
 
 from rlm_core.problems import Problem
 
@@ -10,8 +11,14 @@ _DEFINES = re.compile(r"^[ \t]*(?:def|class|async[ \t]+def)\s|=[ \t]*lambda\b", 
 
 
 def problem_prompt(problem: Problem, suffix: str) -> str:
-    """The user's message that asks for an answer to `problem`."""
-    named = re.search(rf"\b{re.escape(problem.entry_point)}\b", problem.prompt)
+    """The user's message that asks for an answer to `problem`.
+
+    Args:
+        suffix: added when code is asked for; how any other answer is to look, its own prompt says.
+    """
+    if not problem.asks_for_code:
+        return problem.prompt
+    named = not problem.calls_entry_point or re.search(rf"\b{re.escape(problem.entry_point)}\b", problem.prompt)
     name = "" if named else f" Name the function `{problem.entry_point}`."
     return f"{problem.prompt}{name}{suffix}"
 
@@ -27,6 +34,22 @@ def has_whole_block(text: str) -> bool:
     )
 
 
+def first_block(text: str, languages: Collection[str] = ()) -> str | None:
+    """What is in the first fenced block of a text, closed or cut off, or None when there is none.
+
+    Args:
+        languages: in lower case; by default, whatever the block is marked as.
+    """
+    return next(
+        (
+            block["code"]
+            for block in _BLOCK.finditer(text)
+            if not languages or (block["language"] or "").lower() in languages
+        ),
+        None,
+    )
+
+
 def extract_code(text: str) -> str | None:
     """The code in an answer: its first block of Python, closed or cut off, or else all of it if it defines something.
 
@@ -35,6 +58,6 @@ def extract_code(text: str) -> str | None:
     Returns:
         The code, or None when the answer holds none.
     """
-    blocks = (block["code"] for block in _BLOCK.finditer(text) if (block["language"] or "").lower() in _PYTHON)
-    code = next(blocks, text)
+    block = first_block(text, _PYTHON)
+    code = text if block is None else block
     return code if _DEFINES.search(code) else None

@@ -18,6 +18,7 @@ from rlm_core.records import ExamReport, FileRef, PolicyRef, ProblemScore, Rollo
 from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems
+from rlm_core.verifiers.function import sources
 from rlm_core.verify import judge_rollouts
 
 EXAM_VERSION = 1
@@ -96,7 +97,7 @@ def exam_key(
     """Names all that an exam's report depends on; reports with equal keys are equal."""
     settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
     settings += [rollout.prompt_suffix, rollout.stop_after_code]
-    settings += [verify.sandbox, verify.limits.model_dump(mode="json"), verify.functions]
+    settings += [verify.sandbox, verify.limits.model_dump(mode="json"), sources(verify.functions)]
     return digest(EXAM_VERSION, base_fingerprint, policy, suite, seed, settings)
 
 

@@ -1,7 +1,7 @@
 """The model invents coding problems, as JSON; what is not usable becomes a rejection with a reason."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rlm_core.config import GenerateSection
 from rlm_core.files import first_reason, write_jsonl
 from rlm_core.policy import Policy, Request, Sampling, device_policy
-from rlm_core.problems import Problem, Provenance
+from rlm_core.problems import Cases, Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter
 from rlm_core.seeds import derive_seed
@@ -38,7 +38,7 @@ _SUBJECTS = {
 
 def run(directory: Path, incumbent: PolicyRef, section: GenerateSection, seed: int) -> StageResult:
     """The generate stage: ask for proposals, into `directory/proposals.jsonl`, and check that the bank can be read."""
-    bank = read_problems(section.bank)
+    bank = judged_by_cases(read_problems(section.bank))
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.from_model:
@@ -87,6 +87,11 @@ def proposal_turns(domain: str, examples: Sequence[Problem], use_recursion: bool
     recursion = " that is natural to solve with recursion" if use_recursion else ""
     request = f"Write a programming exercise about {_SUBJECTS[domain]}{recursion} as JSON."
     return [turn for example in examples for turn in (request, problem_json(example))] + [request]
+
+
+def judged_by_cases(problems: Iterable[Problem]) -> list[Problem]:
+    """Those problems that can serve as a pattern: the model is asked for others of their kind."""
+    return [problem for problem in problems if isinstance(problem.verifier, Cases)]
 
 
 def problem_json(problem: Problem) -> str:

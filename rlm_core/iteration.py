@@ -31,7 +31,7 @@ from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 from rlm_core.train import TrainReport
-from rlm_core.verifiers.cases import check_cases
+from rlm_core.verifiers.check import check_problems
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -77,8 +77,7 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
         SandboxUnavailable: the configured sandbox cannot be had.
     """
     for name in (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout):
-        for problem in read_problems(name):
-            check_cases(problem, config.verify.limits)
+        check_problems(read_problems(name), config.verify.limits, config.verify.functions)
     open_sandbox(config.verify.sandbox, config.verify.limits).close()
     path = base_path(config.model.base, say)
     if config.model.adapter and not Project(Path(config.project)).ledger.exists():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rlm_core.config import MutateSection
 from rlm_core.files import read_jsonl
-from rlm_core.generate import ask, collect, problem_json, written
+from rlm_core.generate import ask, collect, judged_by_cases, problem_json, written
 from rlm_core.policy import Policy, Sampling, device_policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
@@ -25,7 +25,7 @@ def run(
 ) -> StageResult:
     """The mutate stage: variations of proposals, and of bank problems where those are too few, into `mutants.jsonl`."""
     parents = list(read_jsonl(Path(proposals.path), Problem))
-    parents += bank_order(read_problems(bank), project_seed, iteration, wanted)
+    parents += judged_by_cases(bank_order(read_problems(bank), project_seed, iteration, wanted))
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.parents and section.per_problem:

@@ -48,7 +48,7 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = 0
     stop_after_code: bool = False
-    """End an answer when it holds a whole block of code."""
+    """End an answer when it holds a whole block of code, where only code was asked for."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Request:
 
     prompt_tokens: tuple[int, ...]
     seed: int
+    only_code_counts: bool = True
+    """Whether nothing but the code in the answer will be looked at."""
 
 
 @dataclass
@@ -181,6 +183,7 @@ class Policy:
     ) -> list[Completion]:
         completions = [Completion([], []) for _ in requests]
         running: dict[int, Completion] = {}
+        stoppable: set[int] = set()
         waiting = deque(zip(requests, completions, strict=True))
         prefix = _SharedPrefix(self.model)
         while waiting or running:
@@ -194,6 +197,8 @@ class Policy:
                     samplers=[_SeededSampler(sampling, request.seed)],
                 )
                 running[uid] = completion
+                if sampling.stop_after_code and request.only_code_counts:
+                    stoppable.add(uid)
             before = len(running)
             responses = generator.next_generated()
             for response, logprob in zip(responses, _chosen_logprobs(responses, sampling.temperature), strict=True):
@@ -203,7 +208,7 @@ class Policy:
                 if response.finish_reason is not None:
                     completion.finish_reason = response.finish_reason
                     del running[response.uid]
-                elif sampling.stop_after_code and self._ends_block(completion.tokens):
+                elif response.uid in stoppable and self._ends_block(completion.tokens):
                     completion.finish_reason = "code"
                     generator.remove([response.uid])
                     del running[response.uid]

@@ -27,6 +27,8 @@ _EXCEPTIONS = {
 }
 
 Identifier = Annotated[str, AfterValidator(_identifier)]
+PassAt = Annotated[float, Field(gt=0, le=1)]
+"""Score from which on an answer passes."""
 
 
 class Case(Record):
@@ -78,9 +80,17 @@ class Regex(Record):
     full: bool = False
     """Whether the expression must match all of the text, white space around it aside."""
 
+    @property
+    def compiled(self) -> regex.Pattern[str]:
+        """The expression, compiled; the package remembers it."""
+        return regex.compile(self.pattern)
+
 
 class JsonSchema(Record):
-    """Parse the answer, or its first fenced block, as JSON and validate it against a JSON Schema."""
+    """Parse the answer, or its first fenced block, as JSON and validate it against a JSON Schema.
+
+    The schema is of draft 2020-12 unless its `$schema` names another, and refers to nothing outside of itself.
+    """
 
     kind: Literal["json_schema"] = "json_schema"
     json_schema: dict[str, JsonValue]
@@ -98,8 +108,8 @@ class Numeric(Record):
     """Compare the last number in the answer's text with the expected one."""
 
     kind: Literal["numeric"] = "numeric"
-    expected: float
-    tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    expected: Annotated[float, Field(allow_inf_nan=False)]
+    tolerance: Annotated[float, Field(ge=0, le=1)] = 1e-6
     """Relative and absolute."""
 
 
@@ -114,6 +124,7 @@ class Function(Record):
     """Where it is: `package.module:name`."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     """Handed to it as keyword arguments, after the answer."""
+    pass_at: PassAt = 1.0
 
 
 class ReasoningGym(Record):
@@ -123,8 +134,7 @@ class ReasoningGym(Record):
     dataset: str
     entry: dict[str, JsonValue]
     """The dataset's item: question, answer, metadata."""
-    pass_at: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Score from which on the answer passes."""
+    pass_at: PassAt = 1.0
 
 
 class All(Record):
@@ -144,7 +154,7 @@ class Any_(Record):
 class Weight(Record):
     """A part of a weighted verifier."""
 
-    weight: Annotated[float, Field(gt=0)]
+    weight: Annotated[float, Field(gt=0, le=1e6)]
     verifier: "Verifier"
 
 
@@ -153,7 +163,7 @@ class Weighted(Record):
 
     kind: Literal["weighted"] = "weighted"
     of: Annotated[tuple[Weight, ...], Field(min_length=1)]
-    pass_at: Annotated[float, Field(gt=0, le=1)] = 1.0
+    pass_at: PassAt = 1.0
 
 
 Verifier = Annotated[
@@ -167,15 +177,18 @@ for _composed in (All, Any_, Weight, Weighted):
     _composed.model_rebuild()
 
 
+def direct_parts(verifier: Verifier) -> tuple[Verifier, ...]:
+    """What a verifier is composed of, in order; nothing for one that is not composed."""
+    if isinstance(verifier, All | Any_):
+        return verifier.of
+    return tuple(weight.verifier for weight in verifier.of) if isinstance(verifier, Weighted) else ()
+
+
 def parts(verifier: Verifier) -> Iterator[Verifier]:
     """A verifier and all that it is composed of."""
     yield verifier
-    if isinstance(verifier, All | Any_):
-        for part in verifier.of:
-            yield from parts(part)
-    elif isinstance(verifier, Weighted):
-        for weight in verifier.of:
-            yield from parts(weight.verifier)
+    for part in direct_parts(verifier):
+        yield from parts(part)
 
 
 # ----------------------------------------------------------------------------------------------------------- problems
@@ -231,6 +244,16 @@ class Problem(Record):
     def asks_for_code(self) -> bool:
         """Whether an answer has to hold code."""
         return any(isinstance(part, CODE) for part in parts(self.verifier))
+
+    @property
+    def only_code_counts(self) -> bool:
+        """Whether nothing but the code in an answer is looked at."""
+        return all(isinstance(part, CODE) or direct_parts(part) for part in parts(self.verifier))
+
+    @property
+    def calls_entry_point(self) -> bool:
+        """Whether the function that is asked for has to have the name of the entry point."""
+        return any(isinstance(part, Cases) for part in parts(self.verifier))
 
     @property
     def id(self) -> str:

@@ -63,7 +63,10 @@ def sample_rollouts(
     asked = [(problem, index) for problem in problems for index in range(section.group_size)]
     prompts = {problem.id: policy.prompt_tokens(problem_prompt(problem, section.prompt_suffix)) for problem in problems}
     seeds = [derive_seed(seed, problem.id, index) for problem, index in asked]
-    requests = [Request(prompts[problem.id], own) for (problem, _), own in zip(asked, seeds, strict=True)]
+    requests = [
+        Request(prompts[problem.id], own, problem.only_code_counts)
+        for (problem, _), own in zip(asked, seeds, strict=True)
+    ]
     completions = policy.sample(requests, sampling, section.batch_size, ProgressMeter(stage, len(asked), part))
     return [
         Rollout(

@@ -16,6 +16,7 @@ from rlm_core.records import FileRef, Rollout, StageResult, Verdict
 from rlm_core.sandbox import open_sandbox
 from rlm_core.trivial import best_trivial_share
 from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
+from rlm_core.verifiers.scorer import Scorer
 
 _PATIENCE_WHEN_ALONE = 2.0
 _PER_SANDBOX = 16
@@ -124,11 +125,12 @@ def open_bench(section: VerifySection, problems: Iterable[Problem]) -> Iterator[
         SandboxUnavailable: they ask for code, and the configured sandbox cannot be had.
     """
     functions = frozenset(section.functions)
-    if not any(problem.asks_for_code for problem in problems):
-        yield Bench(None, functions)
-        return
-    with open_sandbox(section.sandbox, section.limits) as sandbox:
-        yield Bench(sandbox, functions)
+    with ExitStack() as opened:
+        scorer = opened.enter_context(Scorer(section.limits))
+        sandbox = None
+        if any(problem.asks_for_code for problem in problems):
+            sandbox = opened.enter_context(open_sandbox(section.sandbox, section.limits))
+        yield Bench(sandbox, functions, section.limits, scorer)
 
 
 def judge_rollout(bench: Bench, rollout: Rollout, problem: Problem, partial_credit: float) -> Verdict:

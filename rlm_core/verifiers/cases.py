@@ -78,15 +78,12 @@ def check_cases(problem: Problem, limits: Limits) -> None:
     """See that a problem's cases can be run at all, without running anything.
 
     Raises:
-        ProblemError: naming the problem and the case.
+        ProblemError: naming the case.
     """
     encoder = _encoder(limits)
-    try:
-        for number, case in enumerate(problem.cases, 1):
-            _encode(encoder, number, "input", case.input)
-            _expected(encoder, number, case)
-    except ProblemError as error:
-        raise ProblemError(f"{problem.entry_point}: {error}") from error
+    for number, case in enumerate(problem.cases, 1):
+        _encode(encoder, number, "input", case.input)
+        _expected(encoder, number, case)
 
 
 def run_cases(

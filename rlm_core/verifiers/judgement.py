@@ -1,11 +1,12 @@
 """What a verifier is given and what it gives back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from rlm_core.answers import extract_code
 from rlm_core.records import CaseResult, Record, Share, Usage
-from rlm_core.sandbox import Sandbox
+from rlm_core.sandbox import Limits, Sandbox
+from rlm_core.verifiers.scorer import Scorer
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Bench:
     """Where code is run; needed when problems ask for code."""
     functions: frozenset[str] = frozenset()
     """The user's own functions that may be called, as `package.module:name`."""
+    limits: Limits = field(default_factory=Limits)
+    scorer: Scorer = field(default_factory=Scorer)
+    """Where libraries judge texts; started when it is needed."""
 
 
 class Judgement(Record):
@@ -51,6 +55,17 @@ class Judgement(Record):
     def binary(cls, reason: str) -> "Judgement":
         """Right when there is nothing to say against it, or else wrong altogether."""
         return cls(status="failed" if reason else "passed", reason=reason, score=0.0 if reason else 1.0)
+
+    @classmethod
+    def graded(cls, score: float, pass_at: float, reason: str, late: bool = False) -> "Judgement":
+        """Right from some score on, and then right altogether; or else wrong for a reason, with that score.
+
+        Args:
+            late: whether the clock was the reason, which on a busy machine may be no fault of the answer.
+        """
+        if score >= pass_at:
+            return cls(status="passed", score=1.0)
+        return cls(status="failed", reason=reason, score=score, usage=Usage(ran_out_of_clock=late))
 
     @classmethod
     def no_code(cls, cases: int) -> "Judgement":

@@ -18,6 +18,7 @@ from rlm_core.progress import Progress
 from rlm_core.project import Project
 from rlm_core.records import GateDecision, Rollout, Verdict
 from rlm_core.summary import Summary
+from tests import tiny
 from tests.conftest import MakeConfig
 
 FILES = {
@@ -261,3 +262,29 @@ def test_the_accepted_adapter_is_a_policy_of_its_own(make_config: MakeConfig, ti
     adapter = read_adapter(decision["candidate"]["path"])
     assert adapter.sha256 == decision["candidate"]["sha256"]
     assert load_policy(str(tiny_model), adapter).name == adapter.sha256
+
+
+def test_problems_that_ask_for_no_code_are_trained_on_and_examined_like_others(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    def say_two(variant: int) -> Problem:
+        """Solved by the tiny model's answers that solve `tiny.problem(2)`, judged as text."""
+        wanted = {"kind": "numeric", "expected": 2} if variant % 2 else {"kind": "regex", "pattern": r"n \+ 2\s*$"}
+        return Problem.model_validate({"prompt": tiny.problem(2, variant).prompt, "verifier": wanted})
+
+    bank = [tiny.problem(2, i) if i % 2 else say_two(i) for i in range(60, 66)]
+    suites = {
+        name: tiny.write_problems(tmp_path / f"{name}-texts.jsonl", [say_two(first + i) for i in range(10)])
+        for name, first in (("benchmark", 20), ("holdout", 40))
+    }
+    mixed = tiny.write_problems(tmp_path / "mixed.jsonl", bank)
+    config = make_config(generate={"bank": mixed}, rollout={"prompt_suffix": ""}, evaluate=suites)
+    decision = iterate(str(config))["decision"]
+    assert decision["accepted"]
+    run = project_of(config).run(1)
+    by_id = {problem.id: problem for problem in bank}
+    verdicts = [Verdict.model_validate(row) for path in (run / "verdicts").iterdir() for row in lines(path)]
+    assert {verdict.problem_id for verdict in verdicts} == set(by_id)
+    for verdict in verdicts:
+        assert (verdict.sandbox == "none") != by_id[verdict.problem_id].asks_for_code
+        assert verdict.reward == float(verdict.passed)
