@@ -17,8 +17,9 @@ from rlm_core.records import FileRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import bank_order, read_problems
 from rlm_core.trivial import best_trivial_share
-from rlm_core.verifiers import Bench, prepare
+from rlm_core.verifiers import prepare
 from rlm_core.verifiers.cases import Value, judge_cases, run_cases
+from rlm_core.verify import open_bench
 
 _SHOWN_CHARS = 2_000
 
@@ -49,7 +50,8 @@ def run(
         problems, rejections = filter_proposals(
             answered, bank, generate.problems, KnownProblems(groups), section, sandbox
         )
-        problems = prepare(problems, Bench(sandbox), trivial=verify.partial_credit > 0)
+    with open_bench(verify, problems) as bench:
+        problems = prepare(problems, bench, trivial=verify.partial_credit > 0)
     return written(directory, "problems", problems, rejections)
 
 

@@ -31,6 +31,7 @@ from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 from rlm_core.train import TrainReport
+from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -76,9 +77,11 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
         UsageError: a suite, the bank or the base model is not usable.
         SandboxUnavailable: the configured sandbox cannot be had.
     """
-    for name in (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout):
-        check_problems(read_problems(name), config.verify.limits, config.verify.functions)
-    open_sandbox(config.verify.sandbox, config.verify.limits).close()
+    names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
+    problems = [problem for name in names for problem in read_problems(name)]
+    check_problems(problems, config.verify.limits, config.verify.functions)
+    with open_sandbox(config.verify.sandbox, config.verify.limits) as sandbox:
+        prepare(problems, Bench(sandbox), trivial=False)
     path = base_path(config.model.base, say)
     if config.model.adapter and not Project(Path(config.project)).ledger.exists():
         check_adapter(config.model.base, read_adapter(config.model.adapter))

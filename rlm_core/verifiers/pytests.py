@@ -4,8 +4,6 @@ Every test that there is must report for each of its phases that it passed: one 
 not heard of fails the answer, and so does one that nobody knows.
 """
 
-import ast
-
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem, Pytest, parts
 from rlm_core.records import CaseResult
@@ -14,18 +12,6 @@ from rlm_core.sandbox.text import storable
 from rlm_core.sandbox.trial import Findings, TestOutcome, Trial
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
 from rlm_core.verifiers.replies import why_not_loaded
-
-_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
-_TRIVIAL_BODIES = (
-    "return None",
-    "return 0",
-    "return 1",
-    "return True",
-    "return ''",
-    "return []",
-    "return a[0]",
-    "raise ValueError",
-)
 
 
 def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> Judgement:
@@ -41,11 +27,8 @@ def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> J
     return _judged(_run(bench.sandbox, answer.code, verifier), problem.test_ids)
 
 
-def prepare(problem: Problem, sandbox: Sandbox, trivial: bool) -> Problem:
+def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
     """The problem with the ids of its tests, after a run of its reference.
-
-    Args:
-        trivial: whether to run trivial answers, too, and note the best one's score.
 
     Raises:
         ProblemError: it has no reference, or that does not pass.
@@ -55,18 +38,14 @@ def prepare(problem: Problem, sandbox: Sandbox, trivial: bool) -> Problem:
     if problem.reference is None:
         raise ProblemError(f"{problem.entry_point}: pytest tests need a reference solution that passes them")
     findings = _run(sandbox, problem.reference, verifier)
-    ids = tuple(findings.ids or ())
-    judgement = _judged(findings, ids)
+    judgement = _judged(findings, tuple(findings.ids or ()))
     if judgement.status != "passed":
         first = next((case for case in judgement.cases if case.outcome != "passed"), None)
         detail = f"; {first.name}: {first.detail}" if first else ""
         raise ProblemError(
             f"{problem.entry_point}: its reference does not pass its own tests here: {judgement.reason}{detail}"
         )
-    if not trivial:
-        return problem.model_copy(update={"test_ids": ids})
-    scores = [_judged(_run(sandbox, code, verifier), ids).score for code in _trivial_code(problem.reference)]
-    return problem.model_copy(update={"test_ids": ids, "trivial_share": max(scores)})
+    return problem.model_copy(update={"test_ids": tuple(findings.ids or ())})
 
 
 def _run(sandbox: Sandbox, code: str, verifier: Pytest) -> Findings:
@@ -104,12 +83,3 @@ def _result(name: str, outcome: TestOutcome | None) -> CaseResult:
     if outcome is None:
         return CaseResult(name=name, outcome="not_run")
     return CaseResult(name=name, outcome=outcome.kind, detail=outcome.why, latency_ms=outcome.latency_s * 1e3)
-
-
-def _trivial_code(reference: str) -> list[str]:
-    """Trivial answers as code, for tests that have to be run: every name that the reference defines is such a function.
-
-    The reference is a person's, and is only parsed here.
-    """
-    names = [node.name for node in ast.parse(reference).body if isinstance(node, _DEFINITIONS)]
-    return ["".join(f"def {name}(*a, **k): {body}\n" for name in names) for body in _TRIVIAL_BODIES]

@@ -159,6 +159,17 @@ def test_a_case_that_cannot_be_run_is_refused_before_any_work(rlm: Rlm, settings
     assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, "f: ", "case 2", "nests deeper than 60")
 
 
+def test_a_problem_whose_reference_fails_its_tests_is_refused_before_any_work(
+    rlm: Rlm, settings: Settings, tmp_path: Path
+) -> None:
+    tests = "from main import double\ndef test_it(): assert double(2) == 5\n"
+    wrong = {"prompt": "?", "verifier": {"kind": "pytest", "tests": tests}, "reference": "def double(n): return 2 * n"}
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    settings["evaluate"]["holdout"] = "wrong.json"
+    shown = ("its reference does not pass its own tests here", "test_it: assert 4 == 5")
+    assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, *shown)
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "shown"),
     [
