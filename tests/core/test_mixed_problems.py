@@ -48,9 +48,16 @@ BOTH = CODE.model_copy(
         ).verifier,
     }
 )
-MIXED = [CODE, NUMBER, WORDS, GRADED, JSON, BOTH]
+TESTED = Problem.model_validate(
+    {
+        "prompt": prompt(7),
+        "reference": tiny.answer(2),
+        "verifier": {"kind": "pytest", "tests": "from main import f\n\ndef test_f():\n    assert f(1) == 3\n"},
+    }
+)
+MIXED = [CODE, NUMBER, WORDS, GRADED, JSON, BOTH, TESTED]
 VERIFY = VerifySection(partial_credit=0.5, functions=("tests.core.test_mixed_problems:graded",), limits={"case_s": 1.0})
-ROLLOUT = RolloutSection(group_size=16, max_tokens=20, shard_problems=6, prompt_suffix="")
+ROLLOUT = RolloutSection(group_size=16, max_tokens=20, shard_problems=7, prompt_suffix="")
 
 
 def graded(text: str) -> tuple[float, str]:
@@ -108,11 +115,11 @@ def test_a_mixed_bank_goes_from_rollout_to_rewards(tiny_model: Path, tmp_path: P
     assert [verdict.reward for verdict in verdicts] == expected
     assert {0.0, 0.25, 1.0} == set(expected)
     ran = {by_id[verdict.problem_id].prompt for verdict in verdicts if verdict.sandbox != "none"}
-    assert ran == {CODE.prompt, BOTH.prompt}
+    assert ran == {CODE.prompt, BOTH.prompt, TESTED.prompt}
     metrics = problem_metrics(MIXED, rollouts, verdicts)
-    assert [each.rollouts for each in metrics] == [16] * 6
+    assert [each.rollouts for each in metrics] == [16] * 7
     assert metrics[4].passed == 0 < metrics[1].passed < 16
-    assert [bool(each.passed_text) for each in outcomes(MIXED, rollouts, verdicts)] == [True] * 4 + [False, True]
+    assert [bool(each.passed_text) for each in outcomes(MIXED, rollouts, verdicts)] == [True] * 4 + [False, True, True]
 
 
 def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
