@@ -142,7 +142,7 @@ class RolloutSection(Section):
 class VerifySection(Section):
     """How answers are judged and paid."""
 
-    sandbox: Literal["auto", "bubblewrap", "landlock"] = "auto"
+    sandbox: Literal["auto", "bubblewrap", "landlock", "seatbelt"] = "auto"
     """`auto` takes the strongest that the machine has; a named one that cannot be had stops the run."""
     workers: Positive = 2
     """Sandboxes that work at the same time."""

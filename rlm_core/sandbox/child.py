@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, cast, get_args
 
-from rlm_core.sandbox.connection import Connection, Deadline
+from rlm_core.sandbox.connection import Connection, Deadline, Outgrown
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.limits import Limits
 
@@ -21,7 +21,8 @@ class Answer:
     kind: Kind
     """What the child said; or that it was late, is gone, sent what is no answer to the request, or was not asked."""
     payload: Any = None
-    """From a child: unchecked JSON of null, booleans, integers, strings and lists. Otherwise a reason for people."""
+    """From a child: unchecked JSON of null, booleans, integers, strings and lists. Otherwise a reason for people, or
+    None."""
     output: Any = ""
     """What the code printed; unchecked, of the same kind."""
     blocked: Any = ()
@@ -60,6 +61,8 @@ class Child:
         try:
             self.connection.send(wire.frame({"nonce": nonce, "do": do, **fields}), deadline)
             message = parse(self.connection.receive(deadline))
+        except Outgrown as outgrown:
+            return Answer("crashed", str(outgrown))
         except TimeoutError:
             return Answer("timeout")
         except OSError:

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from rlm_core.sandbox.inside import wire
 
 
+class Outgrown(TimeoutError):
+    """A deadline that is over at once, because the child has more memory than it may."""
+
+
 class Deadline:
     """A point on the monotonic clock."""
 

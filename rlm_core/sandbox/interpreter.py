@@ -16,7 +16,13 @@ PACKAGE = Path(__file__).resolve().parents[1]
 """The directory of rlm_core."""
 INSIDE = PACKAGE / "sandbox" / "inside"
 
-SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
+_ZONES = "/usr/share/zoneinfo"
+SYSTEM = (
+    # The rest that macOS needs is in the profile: inside/seatbelt.py.
+    ("/usr/lib", _ZONES)
+    if sys.platform == "darwin"
+    else ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/etc/ld.so.cache", _ZONES)
+)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 

@@ -1,5 +1,6 @@
 """One piece of code under examination: loaded once, called many times, loaded again when its child was lost."""
 
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from rlm_core.sandbox.zygote import End, Zygote
 
 _FREE_S = 0.02
 """For so long a request runs before its CPU time is looked at: most are answered by then and cost no look."""
+_MEMORY_LOOK_S = 0.02
+"""So often a child is looked at whose memory no kernel limits, from the first moment of a request on."""
 _SLACK = 0.98
 """Share of the allowed CPU at which it counts as used up; without it the last moments would be many tiny waits."""
 LOST_TOO_OFTEN = "its process was lost too often"
@@ -28,16 +31,20 @@ class CpuDeadline(Deadline):
     On a busy machine a process that was given half a processor is not judged slow; code that sleeps is still stopped.
     """
 
-    def __init__(self, used_so_far: Callable[[], float], cpu_s: float, backstop_s: float) -> None:
+    def __init__(
+        self, used_so_far: Callable[[], float], cpu_s: float, backstop_s: float, look_s: float | None = None
+    ) -> None:
         """Start the clocks.
 
         Args:
             used_so_far: gives the CPU seconds that the processes in question have used.
             cpu_s: how many more they may use.
             backstop_s: seconds on the wall clock until the end in any case.
+            look_s: seconds between two looks, the first of which is at once; None for as few looks as will do.
         """
-        super().__init__(min(_FREE_S, backstop_s))
+        super().__init__(min(_FREE_S if look_s is None else 0, backstop_s))
         self._used_so_far = used_so_far
+        self._look_s = math.inf if look_s is None else look_s
         self._cpu_s = cpu_s
         self._backstop = time.monotonic() + backstop_s
         self._at_start: float | None = None
@@ -49,6 +56,7 @@ class CpuDeadline(Deadline):
 
         Raises:
             TimeoutError: the CPU time is used up, or the backstop has passed.
+            Outgrown: the memory is, where looking is what limits it.
         """
         now = time.monotonic()
         if now >= self._until:
@@ -57,7 +65,7 @@ class CpuDeadline(Deadline):
             self.used_s = cpu - self._at_start
             if now >= self._backstop or self.used_s >= _SLACK * self._cpu_s:
                 raise TimeoutError
-            self._until = min(self._backstop, now + self._cpu_s - self.used_s)
+            self._until = min(self._backstop, now + min(self._cpu_s - self.used_s, self._look_s))
         return max(self._until - now, 1e-6)
 
     @property
@@ -163,7 +171,8 @@ class Session:
         left_s = self._end_of_time - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
-        return CpuDeadline(used_so_far, cpu_s, min(cpu_s * self._patience, left_s))
+        look_s = _MEMORY_LOOK_S if self._zygote.polls_memory else None
+        return CpuDeadline(used_so_far, cpu_s, min(cpu_s * self._patience, left_s), look_s)
 
     def note(self, output: Any, blocked: Any) -> None:
         """Keep what came with an answer: what the code printed, and what it tried that it may not."""
@@ -182,7 +191,7 @@ class Session:
         """Give up the child, and say for a crash how it ended."""
         assert self._child is not None
         end = self._end_child(self._child)
-        if answer.kind != "crashed":
+        if answer.kind != "crashed" or answer.payload is not None:
             return answer
         return Answer("timeout") if end.status == -signal.SIGXCPU else Answer("crashed", describe(end))
 

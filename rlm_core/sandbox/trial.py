@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rlm_core.records import Usage
 from rlm_core.sandbox.child import Answer, Child, parse
+from rlm_core.sandbox.connection import Outgrown
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.sandbox import Zygotes
 from rlm_core.sandbox.session import LOST_TOO_OFTEN, CpuDeadline, Session, describe
@@ -89,6 +90,8 @@ class Trial:
             while self._take(self._next(code, child)):
                 pass
             return True
+        except Outgrown as outgrown:
+            lost, why = "crashed", str(outgrown)
         except TimeoutError:
             lost, why = "timeout", "it took too long"
         except OSError:
@@ -112,6 +115,8 @@ class Trial:
         deadline = self._deadline(code, child, seconds)
         try:
             return parse(child.connection.receive(deadline))
+        except Outgrown:
+            raise
         except TimeoutError:
             self._session.note_timeout(deadline)
             raise

@@ -6,14 +6,15 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rlm_core.sandbox.backends import Backend, Launch
 from rlm_core.sandbox.child import Child
-from rlm_core.sandbox.connection import Connection, Deadline
+from rlm_core.sandbox.connection import Connection, Deadline, Outgrown
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.interpreter import DEVICES, find_interpreter
 from rlm_core.sandbox.limits import Limits
@@ -58,6 +59,9 @@ class Zygote:
         self.limits = limits
         self._children: dict[int, Child] = {}
         launch = backend.launch(find_interpreter(PACKAGES[role]))
+        self.polls_memory = launch.polls_memory
+        """Whether a child's memory is for us to watch, because its kernel does not limit it."""
+        self._real_pids: set[int] | None = set() if launch.real_pids else None
         stream, remote = socket.socketpair()
         self._control = Connection(stream, _MAX_REPLY_BYTES)
         try:
@@ -67,7 +71,7 @@ class Zygote:
             self._control.close()
             raise ZygoteFault(f"cannot start {launch.command[0]}: {error.strerror}") from error
         # Also when nobody calls `close`. Bound to this process, because a fork of it has a copy of this object.
-        self._stop = weakref.finalize(self, _stop, self._process, self._control, os.getpid())
+        self._stop = weakref.finalize(self, _stop, self._process, self._control, os.getpid(), self._real_pids)
         try:
             self._hand_over(_rules(launch, limits, role))
         except BaseException:
@@ -75,12 +79,15 @@ class Zygote:
             raise
 
     def _hand_over(self, rules: dict[str, Any]) -> None:
-        """Give the zygote its rules, and a descriptor that tells it when this process is gone."""
-        owner = os.pidfd_open(os.getpid())
+        """Give the zygote its rules, and on Linux a descriptor that tells it when this process is gone."""
+        attach: list[int] = []
+        if sys.platform == "linux":
+            attach.append(os.pidfd_open(os.getpid()))
         try:
-            self._ask(rules, {"ready": bool}, timeout_s=self.limits.start_s, attach=[owner])
+            self._ask(rules, {"ready": bool}, timeout_s=self.limits.start_s, attach=attach)
         finally:
-            os.close(owner)
+            for descriptor in attach:
+                os.close(descriptor)
 
     @property
     def pid(self) -> int:
@@ -107,8 +114,13 @@ class Zygote:
                 raise
         if candidate is not None:
             candidate.connection.close()
+        if pid <= 1:  # to the kernel that would mean whole groups of processes, some day when we kill it
+            ours.close()
+            raise ZygoteFault("the sandbox's zygote answered nonsense")
         child = Child(ours, pid, self.limits)
         self._children[pid] = child
+        if self._real_pids is not None:
+            self._real_pids.add(pid)
         greeting = child.greeting(Deadline(self.limits.zygote_s))
         if greeting != "locked":
             raise ZygoteFault(greeting)
@@ -123,6 +135,8 @@ class Zygote:
         child.connection.close()
         reply = self._ask({"do": "end", "pid": child.pid}, {"status": int, "cpu_s": float, "memory_mb": float})
         del self._children[child.pid]
+        if self._real_pids is not None:
+            self._real_pids.discard(child.pid)
         return End(**reply)
 
     def cpu_s(self, child: Child) -> float:
@@ -130,8 +144,11 @@ class Zygote:
 
         Raises:
             ZygoteFault: the zygote failed.
+            Outgrown: the child has more memory than it may, and nobody but us to say so.
         """
-        reply = self._ask({"do": "look", "pid": child.pid}, {"cpu_s": float})
+        reply = self._ask({"do": "look", "pid": child.pid}, {"cpu_s": float, "memory_mb": float})
+        if self.polls_memory and reply["memory_mb"] > self.limits.memory_mb:
+            raise Outgrown(f"it used more than {self.limits.memory_mb} MB of memory")
         return float(reply["cpu_s"])
 
     def end_all(self) -> None:
@@ -180,6 +197,7 @@ def _rules(launch: Launch, limits: Limits, role: Role) -> dict[str, Any]:
     """What the zygote has to know to prepare itself and to lock down its children: its first message."""
     return {
         "role": role,
+        "owner": os.getpid(),
         "listable": [*launch.listable, *launch.packages],
         "readable": [*launch.readable, *launch.packages],
         "packages": launch.packages,
@@ -200,6 +218,9 @@ def _start(launch: Launch, remote: socket.socket, hash_seed: int) -> subprocess.
         # Each thread would reserve 64 MB of address space for its own heap, and that is what the memory limit counts.
         "MALLOC_ARENA_MAX": "2",
     }
+    if sys.platform == "darwin":
+        # Otherwise a library of macOS may end a child that was forked and not started anew. Read when a process starts.
+        environment["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] = "YES"
     return subprocess.Popen(
         # -S: no site-packages; -s: none of the user's; -B: write no bytecode.
         [*launch.command, "-S", "-s", "-B", "-m", "inside", str(remote.fileno())],
@@ -213,10 +234,17 @@ def _start(launch: Launch, remote: socket.socket, hash_seed: int) -> subprocess.
     )
 
 
-def _stop(process: subprocess.Popen[bytes], control: Connection, creator: int) -> None:
-    """Kill the whole process group and release everything. Called once."""
+def _stop(
+    process: subprocess.Popen[bytes], control: Connection, creator: int, real_pids: Collection[int] | None
+) -> None:
+    """Kill the whole process group, and children that may have left it, and release everything. Called once."""
     control.close()
     if os.getpid() == creator:
+        # First, while the zygote still keeps the ids of those that are dead. When it is dead itself, ids are free for
+        # others, but children are left only while a job runs, which notices that at once.
+        for child in real_pids or ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         # The group's leader has not been waited for, so its id cannot belong to another group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

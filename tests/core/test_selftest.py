@@ -141,7 +141,7 @@ def test_every_attack_is_real_and_noticed_where_nothing_stops_it(tmp_path: Path,
     [
         ("landlock.restrict", {"read-file"}),
         ("seccomp.restrict", {"network", "local-socket", "processes"}),
-        ("_limit_resources", {"memory", "limits"}),
+        ("rlimits.limit_resources", {"memory", "limits"}),
     ],
 )
 def test_one_step_left_out_of_the_lockdown_is_noticed(tmp_path: Path, left_out: str, through: set[str]) -> None:

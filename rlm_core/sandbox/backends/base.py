@@ -31,6 +31,10 @@ class Launch:
     """Files that a child may read, and directories all of whose files it may, as they are called inside."""
     packages: tuple[str, ...]
     """The interpreter's `packages`, as they are called inside."""
+    real_pids: bool = False
+    """Whether the zygote knows its children by the same process ids as we do, so that we can kill them without it."""
+    polls_memory: bool = False
+    """Whether `memory_mb` is for us to enforce, by looking, because no kernel does."""
 
 
 @dataclass(frozen=True)

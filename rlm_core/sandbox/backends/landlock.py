@@ -23,6 +23,7 @@ def _launch(interpreter: Interpreter) -> Launch:
         listable=tuple(map(str, interpreter.readable)),
         readable=tuple(map(str, interpreter.exposed)),
         packages=tuple(map(str, interpreter.packages)),
+        real_pids=True,
     )
 
 

@@ -7,12 +7,12 @@ Its parent sends one message per request over the control socket and gets one ba
     the rules (see the parent's zygote.py), with the owner attached       {"ready": true}
     {"do": "fork"} with the job's socket attached, and for test code      {"pid": …}
         a second one, to the code that it tests
-    {"do": "look", "pid": …}                                              {"cpu_s": …}
+    {"do": "look", "pid": …}                                              {"cpu_s": …, "memory_mb": …}
     {"do": "end", "pid": …}                                               {"status": …, "cpu_s": …, "memory_mb": …}
 
 The job's socket is handed on to the child and closed here: this process never sees code, inputs or answers, and nothing
 of one job is left for the next. It ends when the control socket is closed or when the owning process is gone, whichever
-comes first; the owner is attached as a pidfd, because a fork of the owner may hold the socket open, and because
+comes first (watch.py); the owner is watched, because a fork of it may hold the socket open, and because
 PR_SET_PDEATHSIG follows the thread that started us, which may end long before its process.
 """
 
@@ -20,18 +20,16 @@ import fcntl
 import gc
 import importlib
 import os
-import select
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import landlock, lockdown, wire
+from . import lockdown, usage, watch, wire
 from .child import Child
 
-_JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, _RULESET_DESCRIPTOR = 3, 4, 5
+_JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, _LOCKDOWN_DESCRIPTOR = 3, 4, 5
 _OUT_OF_THE_WAY = 100
 _PATHS_OF_THE_LIBRARY = len(sys.path)
 """Entries of the module search path that were there at the start: this package's directory, the standard library."""
@@ -45,6 +43,8 @@ WARM = """
     zlib encodings.ascii encodings.latin_1 encodings.idna
 """
 """Modules that are imported before the first fork, so that no child has to. Others are imported when a child asks."""
+_WARM_ON_MACOS = " bz2 lzma pyexpat sqlite3 ssl"
+"""Homebrew may keep the libraries of these where no child can read."""
 
 
 class Zygote:
@@ -52,16 +52,14 @@ class Zygote:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._owner = -1
         self._children: set[int] = set()
         self._rules: dict[str, Any] = {}
-        self._ruleset = -1
 
     def serve(self) -> NoReturn:
         """Prepare, then answer requests until the owner goes away."""
-        self._rules, [self._owner] = wire.receive_message(self._control)
-        rules = self._rules
-        self._ruleset = landlock.create_ruleset(rules["listable"], rules["readable"], rules["devices"])
+        self._rules, attached = wire.receive_message(self._control)
+        self._watch = watch.owner(self._control, attached, self._rules["owner"])
+        self._lockdown = lockdown.prepare(self._rules)
         self._warm_up()
         self._reply(ready=True)
         while True:
@@ -69,12 +67,12 @@ class Zygote:
             if request["do"] == "fork":
                 self._reply(pid=self._fork(*descriptors))
             elif request["do"] == "look":
-                self._reply(cpu_s=_cpu_s(request["pid"]))
+                self._reply(**_look(request["pid"]))
             else:
                 self._reply(**self._end(request["pid"]))
 
     def _warm_up(self) -> None:
-        for name in WARM.split():
+        for name in (WARM + (_WARM_ON_MACOS if sys.platform == "darwin" else "")).split():
             importlib.import_module(name)
         if self._rules["role"] == "tests":
             sys.path += sorted({str(Path(path).parent) for path in self._rules["packages"]})
@@ -87,11 +85,7 @@ class Zygote:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """The next request and the descriptors that came with it; does not return when there will be none."""
-        poller = select.poll()
-        poller.register(self._control, select.POLLIN)
-        poller.register(self._owner, select.POLLIN)
-        ready = {descriptor for descriptor, _ in poller.poll()}
-        if self._owner in ready:
+        if not self._watch.request_came():
             self._leave()
         try:
             return wire.receive_message(self._control)
@@ -122,11 +116,11 @@ class Zygote:
         """In the child: keep the sockets of the job and nothing else, lock down, say so, serve."""
         self._keep_descriptors(job, candidate)
         try:
-            lockdown.apply(self._rules, _RULESET_DESCRIPTOR, parent)
+            self._lockdown.apply(_LOCKDOWN_DESCRIPTOR, parent)
         except Exception as error:
             wire.send(_JOB_DESCRIPTOR, wire.frame(f"cannot lock down: {error}"))
             return
-        os.close(_RULESET_DESCRIPTOR)
+        os.close(_LOCKDOWN_DESCRIPTOR)
         gc.enable()
         wire.send(_JOB_DESCRIPTOR, wire.frame("locked"))
         if candidate is None:
@@ -136,9 +130,10 @@ class Zygote:
             sys.modules["inside.testing"].TestChild(_JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, self._rules).serve()
 
     def _keep_descriptors(self, job: int, candidate: int | None) -> None:
-        """Leave open: standard streams on /dev/null, the sockets, the ruleset."""
+        """Leave open: standard streams on /dev/null, the sockets, what locking down needs."""
         null = os.open("/dev/null", os.O_RDWR)
-        wanted = (null, null, null, job, null if candidate is None else candidate, self._ruleset)
+        needed = self._lockdown.descriptor
+        wanted = (null, null, null, job, *(null if each is None else each for each in (candidate, needed)))
         # First all to numbers that none of them has, so that no move overwrites one that is still to come.
         lifted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for descriptor in wanted]
         for target, source in enumerate(lifted):
@@ -163,9 +158,9 @@ class Zygote:
         os._exit(0)
 
 
-def _cpu_s(process: int) -> float:
-    """CPU seconds of a process so far, by its own clock; see man clock_getcpuclockid(3)."""
-    return time.clock_gettime((~process << 3) | 2)
+def _look(child: int) -> dict[str, float]:
+    cpu_s, memory_mb = usage.look(child)
+    return {"cpu_s": cpu_s, "memory_mb": memory_mb}
 
 
 def _renumber(descriptor: int) -> int:

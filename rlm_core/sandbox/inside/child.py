@@ -29,7 +29,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import wire
+from . import usage, wire
 from .remote import EXCEPTIONS
 from .served import Served
 from .words import words
@@ -198,9 +198,13 @@ def _probe(_request: dict[str, Any]) -> _Answer:
         "reading a file": lambda: os.close(os.open(__file__, os.O_RDONLY)),
         "writing a file": lambda: os.close(os.open(__file__, os.O_WRONLY)),
         "listing a directory": lambda: os.scandir(__file__.rpartition("/")[0]).close(),
-        "opening a socket": lambda: socket.socket().close(),
+        "opening a socket": _use_a_socket,
         "starting a process": _fork,
+        "starting a program": lambda: os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}),
+        "signalling a process": lambda: os.kill(os.getppid(), 0),
     }
+    if sys.platform == "darwin":
+        attempts["reading another process's environment"] = lambda: usage.arguments_of(os.getppid())
     return "probed", [name for name, attempt in attempts.items() if not _refused(attempt)]
 
 
@@ -210,6 +214,15 @@ def _refused(attempt: Callable[[], Any]) -> bool:
     except OSError as error:
         return error.errno in (errno.EPERM, errno.EACCES, errno.EROFS)
     return False
+
+
+def _use_a_socket() -> None:
+    """Linux refuses to make one; macOS may make it, and refuses to give it an address. Nothing is sent."""
+    with socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        try:
+            datagrams.connect(("127.0.0.1", 9))
+        except PermissionError:
+            datagrams.bind(("127.0.0.1", 0))
 
 
 def _fork() -> None:

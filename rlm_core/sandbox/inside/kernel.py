@@ -1,17 +1,14 @@
-"""The few kernel calls that Python has no function for, through ctypes."""
+"""The few calls of the Linux kernel that Python has no function for, through ctypes."""
 
 import ctypes
 import os
 import struct
 from typing import Any
 
-
-class LockdownError(Exception):
-    """A restriction could not be applied. Untrusted code must not run."""
-
+from .errors import LockdownError
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.syscall.restype = ctypes.c_long
+"""Functions are looked up when they are called: this module is imported on macOS too, which has not all of them."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 38
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -24,6 +21,7 @@ def syscall(number: int, *arguments: Any) -> int:
     Python integers are passed as 64 bits: a variadic C function would otherwise see 32 and stack rubbish beside them.
     """
     wide = (ctypes.c_long(item) if isinstance(item, int) else item for item in arguments)
+    LIBC.syscall.restype = ctypes.c_long
     return int(LIBC.syscall(ctypes.c_long(number), *wide))
 
 

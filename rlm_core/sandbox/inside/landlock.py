@@ -11,7 +11,8 @@ import stat
 import struct
 from collections.abc import Iterable
 
-from .kernel import LockdownError, no_new_privileges, syscall
+from .errors import LockdownError
+from .kernel import no_new_privileges, syscall
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1

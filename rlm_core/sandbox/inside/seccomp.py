@@ -12,7 +12,8 @@ import platform
 import struct
 
 from . import syscalls
-from .kernel import LockdownError, no_new_privileges, syscall
+from .errors import LockdownError
+from .kernel import no_new_privileges, syscall
 
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000

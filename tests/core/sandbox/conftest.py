@@ -2,9 +2,12 @@
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,12 @@ each_sandbox = pytest.mark.parametrize(
     [
         pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
         for name, reason in REASONS.items()
+        if not str(reason).endswith(("it needs Linux", "it needs macOS"))
     ],
 )
-"""Runs a test in every sandbox that this machine has."""
+"""Runs a test in every sandbox that this machine has; those of its system that it has not are skipped."""
 
-
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="about a sandbox of Linux")
 needs_landlock = pytest.mark.skipif(REASONS["landlock"] is not None, reason=str(REASONS["landlock"]))
 
 
@@ -62,8 +66,9 @@ class Canaries:
             self._listen("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
             self._listen("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
             self._listen("path", socket.AF_UNIX, socket.SOCK_STREAM, str(directory / "host.sock")),
-            self._listen("abstract", socket.AF_UNIX, socket.SOCK_STREAM, "\0" + self.abstract),
         ]
+        if sys.platform == "linux":
+            self._sockets.append(self._listen("abstract", socket.AF_UNIX, socket.SOCK_STREAM, "\0" + self.abstract))
         (directory / "host.sock").chmod(0o777)
         self._before = self._state()
 
@@ -108,7 +113,8 @@ class Canaries:
         outside = [*Path("/var/tmp").glob("*canar*"), *Path("/dev/shm").glob("*canar*"), *Path("/tmp").glob("*_state")]
         status = self.target.stat()
         mode_owner_time = (status.st_mode, status.st_uid, status.st_mtime_ns, status.st_nlink)
-        return [files, outside, mode_owner_time, self.target.read_text(), os.listxattr(self.target)]
+        attributes = os.listxattr(self.target) if sys.platform == "linux" else []
+        return [files, outside, mode_owner_time, self.target.read_text(), attributes]
 
     def check(self) -> None:
         """Nothing was touched."""
@@ -159,14 +165,33 @@ def limits_of_parent(sandbox: Sandbox, **changes: Any) -> Iterator[None]:
         zygote.limits = before
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
+    """Whether the condition comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
 def processes_of_session(session: int) -> set[int]:
     """Ids of the processes of a session, zombies aside; a candidate cannot leave the one that its zygote is in."""
-    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-    return {pid for pid in pids if _lives_in(pid, session)}
+    if sys.platform == "linux":
+        pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+        return {pid for pid in pids if _lives_in(pid, session)}
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = (row.split() for row in listed.splitlines())
+    return {int(pid) for pid, status in rows if not status.startswith("Z") and _is_in(int(pid), session)}
 
 
 def _lives_in(pid: int, session: int) -> bool:
     try:
-        return os.getsid(pid) == session and ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+        return _is_in(pid, session) and ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def _is_in(pid: int, session: int) -> bool:
+    try:
+        return os.getsid(pid) == session
     except OSError:
         return False

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,16 @@ from rlm_core.sandbox.inside import landlock
 from rlm_core.sandbox.interpreter import INSIDE, Interpreter, find_interpreter
 from rlm_core.verifiers.cases import judge_cases
 
-from .conftest import PATIENT, REASONS, SHORT, each_sandbox, needs_landlock, processes_of_session
+from .conftest import (
+    PATIENT,
+    REASONS,
+    SHORT,
+    each_sandbox,
+    needs_landlock,
+    needs_linux,
+    processes_of_session,
+    wait_until,
+)
 
 RIGHT = "import math\nsolve = math.factorial\n"
 WRONG = "def solve(n): return 0\n"
@@ -41,15 +50,9 @@ def zygote_of(sandbox: Sandbox) -> int:
     return sandbox._zygotes.code.pid
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
-    """Whether the condition comes true in time."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
-
-
 def open_descriptors() -> set[str]:
+    if sys.platform != "linux":
+        return {path.name for path in Path("/dev/fd").iterdir()}
     return {f"{link.name} {link.readlink()}" for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
 
 
@@ -136,7 +139,7 @@ def test_nothing_is_left_when_the_parent_is_killed(sandbox_name: str, inheritor:
         assert owner.stdout is not None
         try:
             zygote = int(owner.stdout.readline())
-            own_processes = {"bubblewrap": 3, "landlock": 1}[sandbox_name]
+            own_processes = {"bubblewrap": 3, "landlock": 1, "seatbelt": 1}[sandbox_name]
             assert wait_until(lambda: len(processes_of_session(zygote)) > own_processes), "no child is running"
             owner.kill()
             assert wait_until(lambda: not processes_of_session(zygote))
@@ -258,7 +261,7 @@ def test_a_zygote_that_fails_twice_is_nobodys_fault(tmp_path: Path, factorial: P
 
 
 @pytest.mark.parametrize(
-    "what", ["landlock.restrict", "seccomp.restrict", "kernel.die_with_parent", "_limit_resources"]
+    "what", ["landlock.restrict", "seccomp.restrict", "kernel.die_with_parent", "rlimits.limit_resources"]
 )
 @needs_landlock
 def test_a_restriction_that_fails_stops_everything(tmp_path: Path, what: str) -> None:
@@ -266,7 +269,7 @@ def test_a_restriction_that_fails_stops_everything(tmp_path: Path, what: str) ->
     lockdown = tmp_path / "inside" / "lockdown.py"
     lockdown.write_text(lockdown.read_text().replace(f"    {what}(", "    _fail("))
     with lockdown.open("a") as file:
-        file.write("\n\ndef _fail(*_arguments):\n    raise LockdownError('refused for a test')\n")
+        file.write("\n\ndef _fail(*_arguments):\n    raise kernel.LockdownError('refused for a test')\n")
     with pytest.raises(SandboxUnavailable, match="cannot lock down: refused for a test"):
         Sandbox(backend, SHORT, hash_seed=0)
 
@@ -302,6 +305,7 @@ def test_auto_is_the_strongest_that_works() -> None:
         assert sandbox.name.startswith(usable[0])
 
 
+@needs_linux
 def test_a_sandbox_that_cannot_be_had_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SandboxUnavailable, match="apt install bubblewrap") as caught:
@@ -310,6 +314,7 @@ def test_a_sandbox_that_cannot_be_had_says_what_to_install(monkeypatch: pytest.M
     assert dict(available())["bubblewrap"] == str(caught.value)
 
 
+@needs_linux
 def test_a_kernel_without_landlock_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "version", lambda: 0)
     for name in ("auto", "bubblewrap", "landlock"):
@@ -317,6 +322,7 @@ def test_a_kernel_without_landlock_has_no_sandbox(monkeypatch: pytest.MonkeyPatc
             open_sandbox(name)
 
 
+@needs_linux
 def test_bubblewrap_that_fails_is_not_replaced_by_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
@@ -327,7 +333,7 @@ def test_bubblewrap_that_fails_is_not_replaced_by_less(monkeypatch: pytest.Monke
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(SandboxUnavailable, match="there are: auto, bubblewrap, landlock"):
+    with pytest.raises(SandboxUnavailable, match="there are: auto, bubblewrap, landlock, seatbelt"):
         open_sandbox("chroot")
 
 
