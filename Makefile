@@ -8,7 +8,7 @@ CONFIG ?= configs/quick.yaml
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-slow test-all bench-verify check clean
+.PHONY: help setup run doctor test test-flow test-docker test-slow test-all bench-verify check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,10 +34,13 @@ test: setup ## the default tests and the flow tests
 test-flow: setup ## whole iterations under Prefect with a tiny model
 	$(PYTEST) tests/flow
 
+test-docker: setup ## sandboxes in containers, with a Docker engine that the tests start; RLM_TEST_CACHE keeps its image
+	$(PYTEST) -rs tests/docker
+
 test-slow: setup ## with the real default model
 	$(PYTEST) tests/slow
 
-test-all: test test-slow ## every tier
+test-all: test test-docker test-slow ## every tier
 
 bench-verify: setup ## answers judged a second, against a fresh pytest process for each
 	$(BIN)/python bench/verify.py

@@ -14,7 +14,7 @@ from rlm_core import blas
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.default_model import is_whole
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.sandbox import available
+from rlm_core.sandbox import AUTOMATIC, available
 
 _SLOW_GFLOPS = 20.0
 """Below this, the default model takes hours for what should take minutes."""
@@ -91,9 +91,10 @@ def _gflops(with_openblas: bool) -> float:
 
 def _sandbox_findings() -> Iterator[Finding]:
     sandboxes = available()  # opens each one to find out
-    usable = [name for name, reason in sandboxes if reason is None]
+    usable = [name for name, reason in sandboxes if reason is None and name in AUTOMATIC]
     for name, reason in sandboxes:
-        yield Finding(f"sandbox {name}", reason or "can be used", reason is None, needed=not usable)
+        needed = not usable and name in AUTOMATIC
+        yield Finding(f"sandbox {name}", reason or "can be used", reason is None, needed)
     if usable:
         yield _self_test_finding()
 

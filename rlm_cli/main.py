@@ -90,7 +90,7 @@ def verify(
     if self_test:
         if problem is not None:
             raise UsageError("--self-test brings its own answers: give it no PROBLEM and no ANSWER")
-        raise typer.Exit(run_self_test(section.sandbox, mode, as_json))
+        raise typer.Exit(run_self_test(section, mode, as_json))
     if problem is None or answer is None:
         raise UsageError("PROBLEM and ANSWER are needed, or --self-test in their place")
     raise typer.Exit(judge_by_hand(problem, answer, mode, section, as_json))

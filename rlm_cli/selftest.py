@@ -6,30 +6,31 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.sandbox import open_sandbox
+from rlm_core.sandbox import Container, open_sandbox
 from rlm_core.selftest import LIMITS, MODES, Mode, SelfTest, self_test
 
 HOLDS, DOES_NOT_HOLD, NOT_TRIED = 0, 1, 2
 
 
-def try_sandbox(name: str, modes: Sequence[Mode] = MODES) -> SelfTest:
-    """Run the self-test in the sandbox of that name.
+def try_sandbox(name: str, modes: Sequence[Mode] = MODES, container: Container | None = None) -> SelfTest:
+    """Run the self-test in the sandbox of that name, or in that container.
 
     Raises:
         SandboxUnavailable, InfrastructureFault: it could not be tried.
     """
-    return self_test(lambda: open_sandbox(name, LIMITS), modes)
+    return self_test(lambda: open_sandbox(name, LIMITS, container=container), modes)
 
 
-def run_self_test(name: str, mode: Mode | None, as_json: bool) -> int:
+def run_self_test(section: VerifySection, mode: Mode | None, as_json: bool) -> int:
     """Run the self-test and print what it found.
 
     Returns:
         0 when the sandbox holds, 1 when it does not, 2 when it could not be tried.
     """
     try:
-        report = try_sandbox(name, (mode,) if mode else MODES)
+        report = try_sandbox(section.sandbox, (mode,) if mode else MODES, section.container)
     except (InfrastructureFault, SandboxUnavailable) as fault:
         Console(stderr=True, highlight=False).print(f"rlm: could not be tried: {fault}", soft_wrap=True, markup=False)
         return NOT_TRIED

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from rlm_core.errors import ConfigError
 from rlm_core.files import read_given_text
 from rlm_core.records import Share
+from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
 
 Positive = Annotated[int, Field(ge=1)]
@@ -142,8 +143,9 @@ class RolloutSection(Section):
 class VerifySection(Section):
     """How answers are judged and paid."""
 
-    sandbox: Literal["auto", "bubblewrap", "landlock", "seatbelt"] = "auto"
-    """`auto` takes the strongest that the machine has; a named one that cannot be had stops the run."""
+    sandbox: Literal["auto", "bubblewrap", "landlock", "seatbelt", "docker"] = "auto"
+    """`auto` takes the strongest that the machine has, never docker, for which an image has to be chosen; a named one
+    that cannot be had stops the run."""
     workers: Positive = 2
     """Sandboxes that work at the same time."""
     partial_credit: Share = 0.0
@@ -155,6 +157,8 @@ class VerifySection(Section):
     max_failed_share: Share = 0.1
     """An iteration with a larger share of rollouts lost to infrastructure faults stops."""
     limits: Limits = Limits()
+    container: Container = Container()
+    """For the sandbox `docker` only."""
 
 
 class LoraSection(Section):

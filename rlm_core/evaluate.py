@@ -98,6 +98,8 @@ def exam_key(
     settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
     settings += [rollout.prompt_suffix, rollout.stop_after_code]
     settings += [verify.sandbox, verify.limits.model_dump(mode="json"), sources(verify.functions)]
+    if verify.sandbox == "docker":  # its image says which packages an answer can use
+        settings.append(verify.container.model_dump(mode="json"))
     return digest(EXAM_VERSION, base_fingerprint, policy, suite, seed, settings)
 
 

@@ -45,7 +45,7 @@ def run(
     groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
     with open_ledger(Project(project).ledger) as ledger:
         groups["corpus"] = [problem for problem, _ in ledger.problems()]
-    with open_sandbox(verify.sandbox, verify.limits) as sandbox:
+    with open_sandbox(verify.sandbox, verify.limits, container=verify.container) as sandbox:
         answered = [with_reference_values(proposal, sandbox) for proposal in offered]
         problems, rejections = filter_proposals(
             answered, bank, generate.problems, KnownProblems(groups), section, sandbox

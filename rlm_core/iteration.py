@@ -80,7 +80,7 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
     names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
     problems = [problem for name in names for problem in read_problems(name)]
     check_problems(problems, config.verify.limits, config.verify.functions)
-    with open_sandbox(config.verify.sandbox, config.verify.limits) as sandbox:
+    with open_sandbox(config.verify.sandbox, config.verify.limits, container=config.verify.container) as sandbox:
         prepare(problems, Bench(sandbox), trivial=False)
     path = base_path(config.model.base, say)
     if config.model.adapter and not Project(Path(config.project)).ledger.exists():

@@ -129,7 +129,7 @@ def open_bench(section: VerifySection, problems: Iterable[Problem]) -> Iterator[
         scorer = opened.enter_context(Scorer(section.limits))
         sandbox = None
         if any(problem.asks_for_code for problem in problems):
-            sandbox = opened.enter_context(open_sandbox(section.sandbox, section.limits))
+            sandbox = opened.enter_context(open_sandbox(section.sandbox, section.limits, container=section.container))
         yield Bench(sandbox, functions, section.limits, scorer)
 
 

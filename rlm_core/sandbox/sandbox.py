@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.sandbox.backends import BACKENDS, Backend
+from rlm_core.sandbox.backends import BACKENDS, Backend, every_backend
 from rlm_core.sandbox.connection import Deadline
+from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
 from rlm_core.sandbox.zygote import Role, Zygote, ZygoteFault
 
@@ -130,21 +131,25 @@ def _check_that_it_holds(zygotes: Zygotes) -> None:
         raise ZygoteFault(f"inside it, {', '.join(map(str, answer.payload))} is possible")
 
 
-def open_sandbox(name: str = "auto", limits: Limits | None = None, hash_seed: int = 0) -> Sandbox:
+def open_sandbox(
+    name: str = "auto", limits: Limits | None = None, hash_seed: int = 0, container: Container | None = None
+) -> Sandbox:
     """Open a sandbox.
 
     Args:
-        name: one of the names that `available` lists, or "auto" for the strongest that works on this machine.
+        name: one of the names that `available` lists, or "auto" for the strongest of `AUTOMATIC` that works here.
         limits: what untrusted code may use; defaults to `Limits()`.
         hash_seed: PYTHONHASHSEED inside, 0 to 4294967295. Code whose result depends on it is not deterministic.
+        container: what "docker" runs in; defaults to `Container()`.
 
     Raises:
         SandboxUnavailable: it cannot be had; one line says what to install. Nothing weaker is used in its place.
     """
-    chosen = [backend for backend in BACKENDS if name in ("auto", backend.name)]
+    known = every_backend(container or Container())
+    chosen = BACKENDS if name == "auto" else [backend for backend in known if backend.name == name]
     if not chosen:
-        known = ", ".join(backend.name for backend in BACKENDS)
-        raise SandboxUnavailable(f"there is no sandbox called {name!r}; there are: auto, {known}")
+        names = ", ".join(backend.name for backend in known)
+        raise SandboxUnavailable(f"there is no sandbox called {name!r}; there are: auto, {names}")
     reasons = []
     for backend in chosen:
         reason = backend.missing()
@@ -157,15 +162,20 @@ def open_sandbox(name: str = "auto", limits: Limits | None = None, hash_seed: in
     raise SandboxUnavailable("; ".join(reasons))
 
 
-def available() -> list[tuple[str, str | None]]:
+AUTOMATIC = tuple(backend.name for backend in BACKENDS)
+"""Names of the sandboxes that "auto" chooses from, strongest first."""
+
+
+def available(container: Container | None = None) -> list[tuple[str, str | None]]:
     """Every sandbox by name, strongest first, each with the reason why it cannot be had on this machine or None.
 
-    It opens each of them to find out, which takes a fraction of a second.
+    Those that "auto" never chooses come last. It opens each of them to find out, which takes a fraction of a second,
+    and a second or two for a container.
     """
     found: list[tuple[str, str | None]] = []
-    for backend in BACKENDS:
+    for backend in every_backend(container or Container()):
         try:
-            open_sandbox(backend.name).close()
+            open_sandbox(backend.name, container=container).close()
             found.append((backend.name, None))
         except SandboxUnavailable as error:
             found.append((backend.name, str(error)))

@@ -13,6 +13,22 @@ from rlm_core.rollout import sample_rollouts
 from rlm_core.verify import judge_rollouts
 from tests import tiny
 
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with a `sandbox_name` runs in every sandbox that this machine has; those it lacks are skipped."""
+    if "sandbox_name" in metafunc.fixturenames:
+        from tests.core.sandbox.conftest import REASONS  # which takes a moment to find out
+
+        metafunc.parametrize(
+            "sandbox_name",
+            [
+                pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
+                for name, reason in REASONS.items()
+                if not str(reason).endswith(("it needs Linux", "it needs macOS"))
+            ],
+        )
+
+
 ROLLOUT = RolloutSection(group_size=6, max_tokens=20)
 
 

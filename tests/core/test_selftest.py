@@ -463,6 +463,7 @@ def test_canaries_that_cannot_be_planted_are_exit_code_2(
 
 def findings(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[str], SelfTest]) -> Iterator[doctor.Finding]:
     monkeypatch.setattr(doctor, "available", lambda: [("paper", None)])
+    monkeypatch.setattr(doctor, "AUTOMATIC", ("paper",))
     monkeypatch.setattr(doctor, "try_sandbox", outcome)
     return doctor._sandbox_findings()
 

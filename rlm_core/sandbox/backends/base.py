@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlm_core.sandbox.door import Door
 from rlm_core.sandbox.inside import landlock, seccomp
 from rlm_core.sandbox.interpreter import Interpreter
+
+_SPARE = (61184, 65519)
+"""Lowest and highest user id for sandboxes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,12 @@ class Launch:
     """Whether the zygote knows its children by the same process ids as we do, so that we can kill them without it."""
     polls_memory: bool = False
     """Whether `memory_mb` is for us to enforce, by looking, because no kernel does."""
+    foreign: bool = False
+    """Whether the interpreter is another than this process's, so that the zygote itself has to find out where its
+    libraries and packages are; children may use both."""
+    door: Door | None = None
+    """How the zygote comes to us when it cannot inherit a descriptor. Then `command` takes the zygote's environment, as
+    JSON, before the arguments."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +85,15 @@ def spare_user() -> int | None:
     is the one that systemd sets aside for such users, and lies within the ids that a container usually has. A root of a
     user namespace that has no such ids is in truth an ordinary user, and treated as one.
     """
-    lowest, highest = 61184, 65519
+    lowest, highest = _SPARE
     if os.geteuid() != 0:
         return None
     rows = (map(int, row.split()) for row in Path("/proc/self/uid_map").read_text().splitlines())
     if not any(first <= lowest and highest < first + count for first, _outside, count in rows):
         return None
-    return random.SystemRandom().randint(lowest, highest)
+    return any_spare_user()
+
+
+def any_spare_user() -> int:
+    """A user id that nothing else on the machine is likely to have."""
+    return random.SystemRandom().randint(*_SPARE)

@@ -1,8 +1,9 @@
 """The zygote: a warm, single-threaded interpreter inside the sandbox that forks a locked-down child for every job.
 
-    python -m inside CONTROL_DESCRIPTOR
+    python -m inside CONTROL
 
-Its parent sends one message per request over the control socket and gets one back, both as frames of JSON:
+CONTROL is an inherited descriptor's number, or a socket file to connect to where none can be inherited. The parent
+sends one message per request over the control socket and gets one back, both as frames of JSON:
 
     the rules (see the parent's zygote.py), with the owner attached       {"ready": true}
     {"do": "fork"} with the job's socket attached, and for test code      {"pid": …}
@@ -21,6 +22,7 @@ import gc
 import importlib
 import os
 import signal
+import site  # under -S it only defines functions
 import socket
 import sys
 from pathlib import Path
@@ -59,8 +61,10 @@ class Zygote:
         """Prepare, then answer requests until the owner goes away."""
         self._rules, attached = wire.receive_message(self._control)
         self._watch = watch.owner(self._control, attached, self._rules["owner"])
+        packages = _add_own_paths(self._rules) if self._rules["foreign"] else []
         self._lockdown = lockdown.prepare(self._rules)
         self._warm_up()
+        sys.path += packages
         self._reply(ready=True)
         while True:
             request, descriptors = self._receive()
@@ -163,6 +167,20 @@ def _look(child: int) -> dict[str, float]:
     return {"cpu_s": cpu_s, "memory_mb": memory_mb}
 
 
+def _add_own_paths(rules: dict[str, Any]) -> list[str]:
+    """Let children read this interpreter's libraries and installed packages, which the parent does not know.
+
+    Returns:
+        Directories of the packages.
+    """
+    packages = list(filter(os.path.isdir, site.getsitepackages()))
+    prefixes = {sys.base_prefix, sys.base_exec_prefix}
+    libraries = [*sys.path[1:], *(f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))]
+    for kind in ("listable", "readable"):
+        rules[kind] += libraries + packages
+    return packages
+
+
 def _renumber(descriptor: int) -> int:
     """Give an inherited descriptor the lowest number; it has come with the one that it has in a large parent."""
     low = os.dup(descriptor)
@@ -170,8 +188,16 @@ def _renumber(descriptor: int) -> int:
     return low
 
 
+def _control(where: str) -> socket.socket:
+    if where.isdecimal():
+        return socket.socket(fileno=_renumber(int(where)))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(where)
+    return connection
+
+
 def main() -> NoReturn:
-    Zygote(socket.socket(fileno=_renumber(int(sys.argv[1])))).serve()
+    Zygote(_control(sys.argv[1])).serve()
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlm_core.problems import Case, Problem
-from rlm_core.sandbox import Limits, Sandbox, available, open_sandbox
+from rlm_core.sandbox import AUTOMATIC, Container, Limits, Sandbox, available, open_sandbox
 
 SHORT = Limits(load_s=1.0, case_s=0.1, patience=2, total_s=10, respawns=1, memory_mb=256, cpu_s=5)
 """Limits under which a candidate that hangs costs a test less than a second."""
@@ -23,18 +24,30 @@ SHORT = Limits(load_s=1.0, case_s=0.1, patience=2, total_s=10, respawns=1, memor
 PATIENT = SHORT.model_copy(update={"patience": 15})
 """Limits for code that does not hang, on a machine that may be busy."""
 
-REASONS = dict(available())
-"""Why a sandbox cannot be had on this machine, or None, by its name."""
+REASONS = {name: reason for name, reason in available() if name in AUTOMATIC}
+"""Why a sandbox cannot be had on this machine, or None, by its name. Containers have a tier of their own."""
 
-each_sandbox = pytest.mark.parametrize(
-    "sandbox_name",
-    [
-        pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=str(reason)))
-        for name, reason in REASONS.items()
-        if not str(reason).endswith(("it needs Linux", "it needs macOS"))
-    ],
-)
-"""Runs a test in every sandbox that this machine has; those of its system that it has not are skipped."""
+each_sandbox = pytest.mark.usefixtures("sandbox_name")
+"""Runs a test in every sandbox that this machine has: see `pytest_generate_tests` of the tier."""
+
+
+@pytest.fixture(scope="session")
+def container() -> Container | None:
+    """What a `docker` sandbox runs in; the tier of containers has another fixture of this name."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def sandbox_names() -> list[str]:
+    """The sandboxes that this machine has."""
+    return [name for name, reason in REASONS.items() if reason is None]
+
+
+@pytest.fixture
+def open_kind(sandbox_name: str, container: Container | None) -> Callable[..., Sandbox]:
+    """`open_sandbox` for the kind that the test is about."""
+    return partial(open_sandbox, sandbox_name, container=container)
+
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="about a sandbox of Linux")
 needs_landlock = pytest.mark.skipif(REASONS["landlock"] is not None, reason=str(REASONS["landlock"]))
@@ -136,13 +149,15 @@ def canaries() -> Iterator[Canaries]:
 
 
 @pytest.fixture(scope="module")
-def sandboxes(canaries: Canaries, request: pytest.FixtureRequest) -> Iterator[dict[str, Sandbox]]:
+def sandboxes(
+    canaries: Canaries, request: pytest.FixtureRequest, sandbox_names: list[str], container: Container | None
+) -> Iterator[dict[str, Sandbox]]:
     """One sandbox of each kind for a module, with its LIMITS, opened with secrets in the environment."""
     limits = request.module.LIMITS
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "CANARY-AWS-7f3a")
         patch.setenv("HOME", str(canaries.home))
-        opened = {name: open_sandbox(name, limits) for name, reason in REASONS.items() if reason is None}
+        opened = {name: open_sandbox(name, limits, container=container) for name in sandbox_names}
     yield opened
     for sandbox in opened.values():
         sandbox.close()

@@ -1,6 +1,6 @@
 """Tests written by a person judge an answer from a process of their own, and the answer cannot touch what they say."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -368,8 +368,8 @@ IDS = ("test_double[1]", "test_double[2]", "TestMore::test_zero")
 
 
 @each_sandbox
-def test_every_test_of_a_right_answer_passes(sandbox_name: str) -> None:
-    with open_sandbox(sandbox_name, LIMITS) as sandbox:
+def test_every_test_of_a_right_answer_passes(open_kind: Callable[..., Sandbox]) -> None:
+    with open_kind(LIMITS) as sandbox:
         [ready] = prepare([problem(TESTS, REFERENCE)], Bench(sandbox))
         judgement = judge(Answer("", "solve = lambda n: n + n"), ready, Bench(sandbox))
     assert ready.test_ids == IDS

@@ -4,13 +4,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Case, Problem
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
 
 from .conftest import PATIENT, each_sandbox, limits_of_parent, processes_of_session
@@ -127,9 +128,9 @@ def test_tolerance_and_order_are_the_problems(sandbox: Sandbox) -> None:
     assert judge_cases(sandbox, code, problem(case, unordered=True, float_tolerance=1e-9)).status == "passed"
 
 
-def test_output_is_kept_up_to_the_limit(sandbox_name: str) -> None:
+def test_output_is_kept_up_to_the_limit(open_kind: Callable[..., Sandbox]) -> None:
     code = "import sys\nprint('loading')\ndef f(n):\n    print('x' * n, '\\ud800', file=sys.stderr)\n    return n"
-    with open_sandbox(sandbox_name, PATIENT.model_copy(update={"output_kb": 1})) as sandbox:
+    with open_kind(PATIENT.model_copy(update={"output_kb": 1})) as sandbox:
         judgement = judge_cases(sandbox, code, problem(expects(3, 3), expects(5000, 5000)))
     assert judgement.status == "passed"
     assert judgement.output.startswith("loading\nxxx \\ud800\nxxxxx")
@@ -144,10 +145,10 @@ def test_nothing_depends_on_chance(sandbox: Sandbox) -> None:
     assert run_cases(sandbox, code, "f", [[], []]) == first
 
 
-def test_the_hash_seed_can_be_chosen(sandbox_name: str) -> None:
+def test_the_hash_seed_can_be_chosen(open_kind: Callable[..., Sandbox]) -> None:
     orders = []
     for seed in (1, 2):
-        with open_sandbox(sandbox_name, PATIENT, hash_seed=seed) as sandbox:
+        with open_kind(PATIENT, hash_seed=seed) as sandbox:
             orders.append(run_cases(sandbox, "def f(): return hash('abc')", "f", [[]]))
     assert orders[0] != orders[1]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
 from rlm_core.problems import Problem
-from rlm_core.sandbox import Limits, Sandbox, available, backends, open_sandbox
+from rlm_core.sandbox import Container, Limits, Sandbox, available, backends, open_sandbox
 from rlm_core.sandbox.backends import BACKENDS, Backend
 from rlm_core.sandbox.inside import landlock
 from rlm_core.sandbox.interpreter import INSIDE, Interpreter, find_interpreter
@@ -40,9 +40,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def fresh(sandbox_name: str) -> Iterator[Sandbox]:
+def fresh(open_kind: Callable[..., Sandbox]) -> Iterator[Sandbox]:
     """A sandbox of a test's own, to be maltreated."""
-    with open_sandbox(sandbox_name, PATIENT.model_copy(update={"zygote_s": 0.5})) as sandbox:
+    with open_kind(PATIENT.model_copy(update={"zygote_s": 0.5})) as sandbox:
         yield sandbox
 
 
@@ -60,9 +60,9 @@ def open_descriptors() -> set[str]:
 
 
 @each_sandbox
-def test_nothing_is_left_of_200_jobs(sandbox_name: str, factorial: Problem) -> None:
+def test_nothing_is_left_of_200_jobs(open_kind: Callable[..., Sandbox], factorial: Problem) -> None:
     before = open_descriptors()
-    with open_sandbox(sandbox_name, PATIENT) as sandbox:
+    with open_kind(PATIENT) as sandbox:
         zygote = zygote_of(sandbox)
         judge_cases(sandbox, RIGHT, factorial)
         during, processes = open_descriptors(), processes_of_session(zygote)
@@ -77,8 +77,8 @@ def test_nothing_is_left_of_200_jobs(sandbox_name: str, factorial: Problem) -> N
 
 
 @each_sandbox
-def test_closing_twice_is_closing_once(sandbox_name: str) -> None:
-    sandbox = open_sandbox(sandbox_name, PATIENT)
+def test_closing_twice_is_closing_once(open_kind: Callable[..., Sandbox]) -> None:
+    sandbox = open_kind(PATIENT)
     zygote = zygote_of(sandbox)
     sandbox.close()
     sandbox.close()
@@ -86,9 +86,9 @@ def test_closing_twice_is_closing_once(sandbox_name: str) -> None:
 
 
 @each_sandbox
-def test_a_forgotten_sandbox_is_closed(sandbox_name: str) -> None:
+def test_a_forgotten_sandbox_is_closed(open_kind: Callable[..., Sandbox]) -> None:
     before = open_descriptors()
-    sandbox = open_sandbox(sandbox_name, PATIENT)
+    sandbox = open_kind(PATIENT)
     zygote = zygote_of(sandbox)
     del sandbox
     assert wait_until(lambda: not processes_of_session(zygote))
@@ -111,10 +111,12 @@ def test_an_interrupted_job_leaves_a_usable_sandbox(fresh: Sandbox, factorial: P
 OWNER = """
 import os, sys, threading, time
 from rlm_core.problems import Case, Problem
-from rlm_core.sandbox import Limits, open_sandbox
+from rlm_core.sandbox import Container, Limits, open_sandbox
 from rlm_core.verifiers.cases import judge_cases
 opened = []
-thread = threading.Thread(target=lambda: opened.append(open_sandbox(sys.argv[1], Limits(case_s=60))))
+container = Container.model_validate_json(sys.argv[3])
+limits = Limits(case_s=60)
+thread = threading.Thread(target=lambda: opened.append(open_sandbox(sys.argv[1], limits, container=container)))
 thread.start(); thread.join()
 if sys.argv[2] == "fork" and os.fork() == 0:
     time.sleep(60)
@@ -126,9 +128,12 @@ judge_cases(opened[0], "def solve():\\n    while True: pass", problem)
 
 @each_sandbox
 @pytest.mark.parametrize("inheritor", ["none", "fork"])
-def test_nothing_is_left_when_the_parent_is_killed(sandbox_name: str, inheritor: str) -> None:
+def test_nothing_is_left_when_the_parent_is_killed(
+    sandbox_name: str, container: Container | None, inheritor: str
+) -> None:
     """Also when a fork of the parent lives on and holds every descriptor that the parent had."""
-    command = [sys.executable, "-c", OWNER, sandbox_name, inheritor]
+    settings = (container or Container()).model_dump_json()
+    command = [sys.executable, "-c", OWNER, sandbox_name, inheritor, settings]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -139,7 +144,7 @@ def test_nothing_is_left_when_the_parent_is_killed(sandbox_name: str, inheritor:
         assert owner.stdout is not None
         try:
             zygote = int(owner.stdout.readline())
-            own_processes = {"bubblewrap": 3, "landlock": 1, "seatbelt": 1}[sandbox_name]
+            own_processes = {"bubblewrap": 3}.get(sandbox_name, 1)
             assert wait_until(lambda: len(processes_of_session(zygote)) > own_processes), "no child is running"
             owner.kill()
             assert wait_until(lambda: not processes_of_session(zygote))
@@ -149,9 +154,9 @@ def test_nothing_is_left_when_the_parent_is_killed(sandbox_name: str, inheritor:
 
 
 @each_sandbox
-def test_the_thread_that_opened_it_may_end(sandbox_name: str, factorial: Problem) -> None:
+def test_the_thread_that_opened_it_may_end(open_kind: Callable[..., Sandbox], factorial: Problem) -> None:
     with ThreadPoolExecutor(1) as pool:
-        sandbox = pool.submit(open_sandbox, sandbox_name, PATIENT).result()
+        sandbox = pool.submit(open_kind, PATIENT).result()
     zygote = zygote_of(sandbox)
     time.sleep(0.1)
     assert judge_cases(sandbox, RIGHT, factorial).status == "passed"
@@ -163,13 +168,13 @@ def test_the_thread_that_opened_it_may_end(sandbox_name: str, factorial: Problem
 
 
 @each_sandbox
-def test_two_sandboxes_in_two_threads_do_not_meet(sandbox_name: str, factorial: Problem) -> None:
+def test_two_sandboxes_in_two_threads_do_not_meet(open_kind: Callable[..., Sandbox], factorial: Problem) -> None:
     """Neither sees the other's answers, and a descriptor that one inherited would keep the other's processes alive."""
 
     def work(code: str, expected: str) -> list[int]:
         zygotes = []
         for _ in range(2):
-            with open_sandbox(sandbox_name, PATIENT) as sandbox:
+            with open_kind(PATIENT) as sandbox:
                 zygotes.append(zygote_of(sandbox))
                 for _ in range(8):
                     assert judge_cases(sandbox, code, factorial).status == expected
@@ -333,7 +338,7 @@ def test_bubblewrap_that_fails_is_not_replaced_by_less(monkeypatch: pytest.Monke
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(SandboxUnavailable, match="there are: auto, bubblewrap, landlock, seatbelt"):
+    with pytest.raises(SandboxUnavailable, match="there are: auto, bubblewrap, landlock, seatbelt, docker"):
         open_sandbox("chroot")
 
 
