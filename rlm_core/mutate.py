@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlm_core.config import MutateSection
+from rlm_core.draws import Sampling
 from rlm_core.files import read_jsonl
 from rlm_core.generate import ask, collect, judged_by_cases, problem_json, written
-from rlm_core.policy import Policy, Sampling, device_policy
+from rlm_core.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.seeds import derive_seed

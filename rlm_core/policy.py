@@ -3,24 +3,18 @@
 Axes: B sequences in a batch, T tokens, V vocabulary. Log-probabilities are float32, in nats.
 """
 
-import copy
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 from mlx.utils import tree_flatten
-from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.cache import KVCache, make_prompt_cache
-from mlx_lm.sample_utils import apply_top_k, apply_top_p
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
 
@@ -28,73 +22,14 @@ from rlm_core import adapters, progress
 from rlm_core.answers import has_whole_block
 from rlm_core.base_model import base_path, end_token_ids
 from rlm_core.config import LoraSection
+from rlm_core.decoding import Completion, Decoder, FinishReason, Request
+from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, ModelError
 from rlm_core.files import sha256_of, write_atomic
 from rlm_core.records import AdapterRef
 
 _device = threading.RLock()
 """One user of the device at a time: generation, scoring and training are not overlapped on one machine."""
-
-
-# ----------------------------------------------------------------------------------------------------------- sampling
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How tokens are drawn. Temperature 0 takes the most likely token; top_k 0 keeps the whole vocabulary."""
-
-    temperature: float
-    max_tokens: int
-    top_p: float = 1.0
-    top_k: int = 0
-    stop_after_code: bool = False
-    """End an answer when it holds a whole block of code, where only code was asked for."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A prompt to be answered once, with the seed that decides every draw of this answer."""
-
-    prompt_tokens: tuple[int, ...]
-    seed: int
-    only_code_counts: bool = True
-    """Whether nothing but the code in the answer will be looked at."""
-
-
-@dataclass
-class Completion:
-    """One sampled answer; `logprobs` as in `records.Rollout`."""
-
-    tokens: list[int]
-    logprobs: list[float]
-    finish_reason: Literal["stop", "code", "length"] = "length"
-
-
-class _SeededSampler:
-    """Draws one sequence's tokens by inverting the cumulative distribution at this sequence's own uniform numbers.
-
-    So an answer depends on its own seed and not on what else is in the batch, which mlx-lm's global random state does
-    not give; and one uniform number a token costs far less on a CPU than Gumbel noise for the whole vocabulary.
-    """
-
-    def __init__(self, sampling: Sampling, seed: int):
-        self._sampling = sampling
-        # One more than is used: BatchGenerator draws a token ahead.
-        self._uniforms = iter(np.random.default_rng(seed).random(sampling.max_tokens + 1, dtype=np.float32).tolist())
-
-    def __call__(self, logprobs: mx.array) -> mx.array:
-        """Draw from log-probabilities [1, V] at temperature 1; returns a token id, uint32 [1]."""
-        sampling = self._sampling
-        if sampling.temperature == 0:
-            return mx.argmax(logprobs, axis=-1)
-        if sampling.top_k > 0:
-            logprobs = apply_top_k(logprobs, sampling.top_k)
-        if sampling.top_p < 1:
-            logprobs = apply_top_p(logprobs, sampling.top_p)
-        cumulative = mx.cumsum(mx.softmax(logprobs / sampling.temperature, axis=-1), axis=-1)
-        target = next(self._uniforms) * cumulative[:, -1:]
-        below = mx.sum(cumulative <= target, axis=-1)
-        return mx.minimum(below, logprobs.shape[-1] - 1).astype(mx.uint32)
 
 
 # -------------------------------------------------------------------------------------------------------------- policy
@@ -121,7 +56,11 @@ class Policy:
     @property
     def end_tokens(self) -> tuple[int, ...]:
         """Every token id that ends an answer."""
-        return tuple(sorted(self.tokenizer.eos_token_ids))
+        return tuple(sorted(self._end_tokens))
+
+    @cached_property
+    def _end_tokens(self) -> frozenset[int]:
+        return frozenset(self.tokenizer.eos_token_ids)
 
     def prompt_tokens(self, *turns: str, opening: str = "") -> tuple[int, ...]:
         """A conversation as the token ids that the model answers to, by its chat template where it has one.
@@ -162,58 +101,22 @@ class Policy:
                 ends the sampling.
         """
         self.model.eval()
-        generator = BatchGenerator(
+        decoder = Decoder(
             self.model,
-            stop_tokens=[[token] for token in self.end_tokens],
-            completion_batch_size=batch_size,
-            prefill_batch_size=batch_size,
+            lambda: make_prompt_cache(self.model),
+            sampling,
+            batch_size,
+            self._why_ended if not sampling.stop_after_code else self._why_ended_or_code,
         )
-        try:
-            return self._drive(generator, requests, sampling, batch_size, on_tokens)
-        finally:
-            generator.close()
+        return decoder.run(requests, on_tokens)
 
-    def _drive(
-        self,
-        generator: BatchGenerator,
-        requests: Sequence[Request],
-        sampling: Sampling,
-        batch_size: int,
-        on_tokens: Callable[[int, int], None],
-    ) -> list[Completion]:
-        completions = [Completion([], []) for _ in requests]
-        running: dict[int, Completion] = {}
-        stoppable: set[int] = set()
-        waiting = deque(zip(requests, completions, strict=True))
-        prefix = _SharedPrefix(self.model)
-        while waiting or running:
-            while waiting and len(running) < batch_size:
-                request, completion = waiting.popleft()
-                [uid] = generator.insert(
-                    [[request.prompt_tokens[-1]]],
-                    max_tokens=[sampling.max_tokens],
-                    caches=[prefix.cache_for(request.prompt_tokens[:-1])],
-                    all_tokens=[list(request.prompt_tokens[:-1])],
-                    samplers=[_SeededSampler(sampling, request.seed)],
-                )
-                running[uid] = completion
-                if sampling.stop_after_code and request.only_code_counts:
-                    stoppable.add(uid)
-            before = len(running)
-            responses = generator.next_generated()
-            for response, logprob in zip(responses, _chosen_logprobs(responses, sampling.temperature), strict=True):
-                completion = running[response.uid]
-                completion.tokens.append(response.token)
-                completion.logprobs.append(logprob)
-                if response.finish_reason is not None:
-                    completion.finish_reason = response.finish_reason
-                    del running[response.uid]
-                elif response.uid in stoppable and self._ends_block(completion.tokens):
-                    completion.finish_reason = "code"
-                    generator.remove([response.uid])
-                    del running[response.uid]
-            on_tokens(len(responses), before - len(running))
-        return completions
+    def _why_ended(self, _request: Request, tokens: Sequence[int]) -> FinishReason | None:
+        return "stop" if tokens[-1] in self._end_tokens else None
+
+    def _why_ended_or_code(self, request: Request, tokens: Sequence[int]) -> FinishReason | None:
+        if request.only_code_counts and self._ends_block(tokens):
+            return "code"
+        return self._why_ended(request, tokens)
 
     def _ends_block(self, tokens: Sequence[int]) -> bool:
         """Whether the last token completes the answer's first block of code."""
@@ -309,24 +212,6 @@ class Policy:
         return AdapterRef(path=str(directory), sha256=sha256_of(path))
 
 
-class _SharedPrefix:
-    """Prompt caches for BatchGenerator: a prompt that is equal to the one before it is not computed again."""
-
-    def __init__(self, model: nn.Module):
-        self._model = model
-        self._tokens: tuple[int, ...] = ()
-        self._cache: list[Any] | None = None
-
-    def cache_for(self, tokens: tuple[int, ...]) -> list[Any]:
-        if self._cache is None or tokens != self._tokens:
-            self._cache = make_prompt_cache(self._model)
-            if tokens:
-                self._model(mx.array([tokens]), cache=self._cache)
-                mx.eval([cache.state for cache in self._cache])
-            self._tokens = tokens
-        return copy.deepcopy(self._cache)
-
-
 class _DifferentiableCache:
     """Keys and values of one prompt, kept in the graph and broadcast to the answers that follow it."""
 
@@ -351,21 +236,6 @@ class _DifferentiableCache:
 def _joined(prompt: mx.array, answers: mx.array) -> mx.array:
     """[1, H, P, D] before each row of [B, H, T, D]."""
     return mx.concatenate([mx.broadcast_to(prompt, (answers.shape[0], *prompt.shape[1:])), answers], axis=2)
-
-
-def _chosen_logprobs(responses: Sequence[Any], temperature: float) -> list[float]:
-    """The sampled tokens' log-probabilities at the sampling temperature (at 1 for greedy answers)."""
-    if not responses:
-        return []
-    if temperature in (0.0, 1.0):
-        return _floats(mx.stack([response.logprobs[response.token] for response in responses]))
-    logprobs = mx.stack([response.logprobs for response in responses]) / temperature
-    tokens = mx.array([[response.token] for response in responses])
-    return _floats(mx.take_along_axis(logprobs, tokens, axis=-1)[:, 0] - mx.logsumexp(logprobs, axis=-1))
-
-
-def _floats(values: mx.array) -> list[float]:
-    return [float(value) for value in np.array(values)]
 
 
 # ------------------------------------------------------------------------------------------------------------- loading

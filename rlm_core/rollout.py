@@ -7,8 +7,10 @@ from pathlib import Path
 from rlm_core import progress
 from rlm_core.answers import problem_prompt
 from rlm_core.config import RolloutSection
+from rlm_core.decoding import Request
+from rlm_core.draws import Sampling
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.policy import Policy, Request, Sampling, device_policy
+from rlm_core.policy import Policy, device_policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
 from rlm_core.seeds import derive_seed

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlm_core.config import GenerateSection
+from rlm_core.decoding import Completion, Request
 from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose
-from rlm_core.policy import Completion, Request
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.records import Rejection
 from rlm_core.sources.problem_files import read_problems

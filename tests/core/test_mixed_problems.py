@@ -8,9 +8,11 @@ import pytest
 from rlm_core import generate, mutate, rollout, verify
 from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, GenerateSection, MutateSection, RolloutSection, VerifySection
+from rlm_core.decoding import Request
+from rlm_core.draws import Sampling
 from rlm_core.evaluate import exam_key, sit_exam
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.policy import Policy, Request, Sampling
+from rlm_core.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
 from rlm_core.summary import outcomes, problem_metrics

@@ -11,8 +11,10 @@ import pytest
 
 from rlm_core.adapters import read_adapter
 from rlm_core.config import LoraSection, RolloutSection
+from rlm_core.decoding import Request
+from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, ModelError
-from rlm_core.policy import Policy, Request, Sampling, load_policy
+from rlm_core.policy import Policy, load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
 from tests import tiny
