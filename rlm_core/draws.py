@@ -62,14 +62,16 @@ def _inverted(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     if whole < size:
         sums = np.concatenate([sums, weights[:, whole:].sum(axis=-1, dtype=np.float64)[:, None]], axis=-1)
     ends = sums.cumsum(axis=-1)
-    targets = uniforms * ends[:, -1]
+    targets = np.minimum(uniforms * ends[:, -1], np.nextafter(ends[:, -1], 0))
     tokens = np.empty(rows, dtype=np.int64)
     for row in range(rows):
         block = int(np.searchsorted(ends[row], targets[row], side="right"))
         before = ends[row, block - 1] if block else 0.0
-        inside = weights[row, block * _BLOCK : (block + 1) * _BLOCK].cumsum(dtype=np.float64)
-        place = int(np.searchsorted(inside, targets[row] - before, side="right"))
-        tokens[row] = block * _BLOCK + min(place, len(inside) - 1)
+        inside = weights[row, block * _BLOCK : (block + 1) * _BLOCK]
+        place = int(np.searchsorted(inside.cumsum(dtype=np.float64), targets[row] - before, side="right"))
+        if place == len(inside):  # by rounding: the block's sum was added up in another order
+            place = int(np.flatnonzero(inside)[-1])
+        tokens[row] = block * _BLOCK + place
     return tokens
 
 
@@ -98,7 +100,8 @@ def draw_by_mlx(logits: mx.array, sampling: Sampling, uniforms: Sequence[float])
     else:
         cumulated = mx.cumsum(_cut_by_mlx(mx.softmax(scaled, axis=-1), sampling), axis=-1)
         targets = mx.array(np.asarray(uniforms, dtype=np.float32))[:, None] * cumulated[:, -1:]
-        tokens = mx.minimum(mx.sum(cumulated <= targets, axis=-1), logits.shape[-1] - 1)
+        last = mx.argmax(cumulated >= cumulated[:, -1:], axis=-1)  # the last token with any weight
+        tokens = mx.minimum(mx.sum(cumulated <= targets, axis=-1), last)
     chosen = mx.take_along_axis(scaled, tokens[:, None], axis=-1)[:, 0] - mx.logsumexp(scaled, axis=-1)
     mx.eval(tokens, chosen)
     return np.array(tokens).tolist(), np.array(chosen).tolist()
