@@ -37,8 +37,8 @@ test-flow: setup ## whole iterations under Prefect with a tiny model
 test-docker: setup ## sandboxes in containers, with a Docker engine that the tests start; RLM_TEST_CACHE keeps its image
 	$(PYTEST) -rs tests/docker
 
-test-slow: setup ## with the real default model
-	$(PYTEST) tests/slow
+test-slow: setup ## with the real default model, and against other implementations where they are installed
+	$(PYTEST) -rs tests/slow
 
 test-all: test test-docker test-slow ## every tier
 

@@ -104,7 +104,7 @@ class Stages:
             verdicts=verdicts,
             section=self._config.train,
             max_failed_share=self._config.verify.max_failed_share,
-            temperature=self._config.rollout.temperature,
+            rollout=self._config.rollout,
             seed=self._it.stage_seed("train"),
             iteration=self._it.number,
         )

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from rlm_core.errors import ConfigError
 from rlm_core.files import read_given_text
+from rlm_core.methods import METHODS, Method, MethodName
 from rlm_core.records import Share
 from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
@@ -180,8 +181,18 @@ class LoraSection(Section):
 
 
 class TrainSection(Section):
-    """GRPO on the rollouts' tokens."""
+    """Policy gradients on the rollouts' tokens; docs/training.md compares the methods."""
 
+    method: MethodName = "grpo"
+    """How rewards become advantages and advantages a loss; `methods.METHODS` has them all."""
+    clip_low: Annotated[float, Field(gt=0, le=1)] | None = None
+    clip_high: Annotated[float, Field(gt=0)] | None = None
+    """How far the ratio of new to old probability counts, below and above 1. Null: the method's own bounds; grpo,
+    dr_grpo, dapo, gspo and cispo have some, and they differ by orders of magnitude."""
+    overlong_buffer: Annotated[float, Field(gt=0, le=1)] | None = None
+    """dapo: share of `rollout.max_tokens`, at its end, in which length is punished. Null: 0.2."""
+    overlong_penalty: Annotated[float, Field(gt=0)] | None = None
+    """dapo: what an answer of `rollout.max_tokens` loses of its reward. Null: 0.5."""
     learning_rate: Annotated[float, Field(gt=0, lt=1)] = 1e-4
     betas: tuple[Share, Share] = (0.9, 0.99)
     weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -193,14 +204,22 @@ class TrainSection(Section):
     """Rollouts per optimizer step; gradients are accumulated over micro-batches of one group's rollouts at a time."""
     micro_batch: Positive = 8
     """Rollouts in memory at once."""
-    normalise_advantages: bool = True
-    """Divide advantages by the standard deviation of the group's rewards."""
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    clip_high: Annotated[float, Field(gt=0)] = 0.28
     kl_weight: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the divergence from the policy without its adapter, with every method."""
     importance_cap: Annotated[float, Field(ge=1)] = 2.0
-    """Upper bound of the truncated importance weight between sampler and trainer."""
+    """Upper bound of the truncated importance weight between sampler and trainer, with every method."""
     lora: LoraSection = LoraSection()
+
+    @model_validator(mode="after")
+    def _method_uses_what_is_given(self) -> "TrainSection":
+        # A setting without effect would be believed to have one. So those of some methods only are null unless given.
+        self.settled_method()
+        return self
+
+    def settled_method(self) -> Method:
+        """The method, with this section's settings in place of its own."""
+        given = {name: getattr(self, name) for name in ("clip_low", "clip_high", "overlong_buffer", "overlong_penalty")}
+        return METHODS[self.method].adjusted(**{name: value for name, value in given.items() if value is not None})
 
 
 class EvaluateSection(Section):

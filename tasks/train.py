@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rlm_core import train as core
-from rlm_core.config import TrainSection
+from rlm_core.config import RolloutSection, TrainSection
 from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import results_of, stage_task
 
@@ -16,7 +16,7 @@ def train(
     verdicts: list[dict],
     section: TrainSection,
     max_failed_share: float,
-    temperature: float,
+    rollout: RolloutSection,
     seed: int,
     iteration: int,
 ) -> StageResult:
@@ -27,7 +27,7 @@ def train(
         [results_of(shard).files["verdicts"] for shard in verdicts],
         section,
         max_failed_share,
-        temperature,
+        rollout,
         seed,
         iteration,
     )

@@ -74,8 +74,8 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         ("seed: 1.0", "seed = 1.0: Input should be a valid integer"),
         ("train: {learning_rate: fast}", "train.learning_rate = 'fast': Input should be a valid number"),
         ("train: {learning_rate: true}", "train.learning_rate = True: Input should be a valid number"),
-        ("train: {normalise_advantages: 1}", "train.normalise_advantages = 1: Input should be a valid boolean"),
-        ("train: {normalise_advantages: 'yes'}", "train.normalise_advantages = 'yes': Input should be a valid boolean"),
+        ("generate: {use_recursion: 1}", "generate.use_recursion = 1: Input should be a valid boolean"),
+        ("generate: {use_recursion: 'yes'}", "generate.use_recursion = 'yes': Input should be a valid boolean"),
         ("model: {base: 3}", "model.base = 3: Input should be a valid string"),
         ("generate: 5", "generate = 5: Input should be an object"),
         ("generate:", "generate = None: Input should be an object"),
@@ -85,6 +85,12 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         ("seed: 2147483648", "seed = 2147483648: Input should be less than 2147483648"),
         ("train: {lora: {rank: 0}}", "train.lora.rank = 0: Input should be greater than or equal to 1"),
         ("train: {learning_rate: .nan}", "train.learning_rate = nan: Input should be"),
+        ("train: {method: ppo}", "train.method = 'ppo': Input should be 'grpo', 'dr_grpo', 'dapo', 'gspo', 'cispo', "),
+        ("train: {clip_low: 1.1}", "train.clip_low = 1.1: Input should be less than or equal to 1"),
+        (
+            "train: {method: dapo, overlong_buffer: 14}",
+            "train.overlong_buffer = 14: Input should be less than or equal",
+        ),
         ("rollout: {group_size: 1}", "rollout.group_size = 1: Input should be greater than or equal to 2"),
         ("rollout: {top_p: 0}", "rollout.top_p = 0: Input should be greater than 0"),
         ("verify: {limits: {depth: 999}}", "verify.limits.depth = 999: Input should be less than or equal to 200"),
@@ -100,6 +106,9 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         # settings that contradict each other
         ("evaluate: {benchmark: a, holdout: a}", "evaluate.benchmark and evaluate.holdout must be different suites"),
         ("evaluate: {benchmark: 'bank:holdout'}", "evaluate.benchmark and evaluate.holdout must be different suites"),
+        # settings that the chosen method has no use for
+        ("train: {method: rloo, clip_low: 0.2}", "this method does not use clip_low; take it out or choose another"),
+        ("train: {overlong_penalty: 1}", "this method does not use overlong_penalty; take it out or choose another"),
         # files of another kind
         ("a: [", "is not YAML: "),
         ("a: b: c", "is not YAML: "),
@@ -149,6 +158,8 @@ def test_the_source_of_settings_that_come_as_json_is_named() -> None:
     [
         {},
         {"seed": 5, "model": {"adapter": "some/where"}, "gate": {"rule": "ema"}},
+        {"train": {"method": "rloo"}},
+        {"train": {"method": "dapo", "overlong_buffer": 0.5, "clip_high": 0.3}},
         {"filter": {"prompt_chars": [1, 2], "blocked": ["ü\\b"]}, "verify": {"limits": {"case_s": 0.5}}},
     ],
 )

@@ -6,9 +6,37 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.losses import ClipRange, grpo_token_losses, importance_weights, k3_divergence, token_mean
+from rlm_core.losses import (
+    ClipRange,
+    Divisors,
+    Scored,
+    TokenLosses,
+    clipped_surrogate,
+    clipped_weight,
+    constant_length,
+    importance_weights,
+    k3_divergence,
+    log_probability,
+    sequence_mean,
+    sequence_surrogate,
+    token_mean,
+)
 
 CLIP = ClipRange(low=0.2, high=0.28)
+
+
+def scored(logprobs: mx.array, old_logprobs: mx.array, advantages: list[float]) -> Scored:
+    """Answers without padding."""
+    return Scored(logprobs, old_logprobs, mx.ones(logprobs.shape), mx.array(advantages))
+
+
+def gradient(losses: TokenLosses, logprobs: mx.array, old_logprobs: mx.array, advantages: list[float]) -> np.ndarray:
+    """Of the sum of all tokens' losses."""
+
+    def loss(x: mx.array) -> mx.array:
+        return mx.sum(losses(scored(x, old_logprobs, advantages), CLIP)[0])
+
+    return np.array(mx.grad(loss)(logprobs))
 
 
 @pytest.mark.parametrize(
@@ -24,29 +52,63 @@ CLIP = ClipRange(low=0.2, high=0.28)
 )
 def test_clipped_surrogate_by_hand(ratio: float, advantage: float, loss: float, clipped: float) -> None:
     logprobs = mx.array([[math.log(ratio)]])
-    losses, cut = grpo_token_losses(logprobs, mx.zeros((1, 1)), mx.array([advantage]), CLIP)
+    losses, cut = clipped_surrogate(scored(logprobs, mx.zeros((1, 1)), [advantage]), CLIP)
     assert losses.item() == pytest.approx(loss, rel=1e-5)
     assert cut.item() == clipped
 
 
-def test_gradient_at_ratio_one_is_the_policy_gradient() -> None:
-    logprobs, advantages = mx.array([[-1.0, -2.0], [-0.5, -3.0]]), mx.array([0.7, -1.3])
-
-    def loss(x: mx.array) -> mx.array:
-        losses, _ = grpo_token_losses(x, mx.stop_gradient(x), advantages, CLIP)
-        return mx.sum(losses)
-
-    np.testing.assert_allclose(np.array(mx.grad(loss)(logprobs)), [[-0.7, -0.7], [1.3, 1.3]], rtol=1e-6)
+@pytest.mark.parametrize("losses", [clipped_surrogate, clipped_weight, log_probability])
+def test_at_ratio_one_every_token_loss_has_the_policy_gradient(losses: TokenLosses) -> None:
+    logprobs = mx.array([[-1.0, -2.0], [-0.5, -3.0]])
+    expected = [[-0.7, -0.7], [1.3, 1.3]]
+    np.testing.assert_allclose(gradient(losses, logprobs, logprobs, [0.7, -1.3]), expected, rtol=1e-6)
 
 
-def test_clipped_tokens_have_no_gradient() -> None:
-    def loss(x: mx.array) -> mx.array:
-        losses, _ = grpo_token_losses(x, mx.zeros_like(x), mx.array([1.0]), CLIP)
-        return mx.sum(losses)
+def test_at_ratio_one_the_sequence_loss_has_the_policy_gradient_over_the_length() -> None:
+    logprobs = mx.array([[-1.0, -2.0], [-0.5, -3.0]])
+    np.testing.assert_allclose(
+        gradient(sequence_surrogate, logprobs, logprobs, [0.7, -1.3]) / 2, [[-0.35, -0.35], [0.65, 0.65]], rtol=1e-6
+    )
 
-    gradient = mx.grad(loss)(mx.array([[math.log(1.2), math.log(1.4)]]))
-    assert gradient[0, 0].item() != 0
-    assert gradient[0, 1].item() == 0
+
+def test_tokens_that_the_surrogate_clips_have_no_gradient() -> None:
+    moved = gradient(clipped_surrogate, mx.array([[math.log(1.2), math.log(1.4)]]), mx.zeros((1, 2)), [1.0])
+    assert moved[0, 0] != 0
+    assert moved[0, 1] == 0
+
+
+def test_an_answer_is_cut_as_a_whole_when_its_own_ratio_leaves_the_range() -> None:
+    # One token far above the range and one below: their geometric mean is sqrt(1.6 * 0.9) = 1.2 < 1.28. Then 1.6, 1.6.
+    logprobs = mx.array([[math.log(1.6), math.log(0.9)], [math.log(1.6), math.log(1.6)]])
+    moved = gradient(sequence_surrogate, logprobs, mx.zeros((2, 2)), [1.0, 1.0])
+    np.testing.assert_allclose(moved, [[-1.2, -1.2], [0, 0]], rtol=1e-6)
+    _, cut = sequence_surrogate(scored(logprobs, mx.zeros((2, 2)), [1.0, 1.0]), CLIP)
+    assert cut.tolist() == [[0, 0], [1, 1]]
+
+
+def test_padding_has_no_part_in_an_answers_ratio() -> None:
+    logprobs = mx.array([[math.log(1.1), 5.0]])
+    padded = Scored(logprobs, mx.zeros((1, 2)), mx.array([[1.0, 0.0]]), mx.array([1.0]))
+    assert sequence_surrogate(padded, CLIP)[0][0, 0].item() == pytest.approx(-1.1, rel=1e-6)
+
+
+def test_a_clipped_weight_bounds_the_gradient_and_never_takes_it_away() -> None:
+    ratios = [1.2, 1.4, 0.5]
+    logprobs = mx.log(mx.array([ratios]))
+    moved = gradient(clipped_weight, logprobs, mx.zeros((1, 3)), [1.0])
+    np.testing.assert_allclose(moved, [[-1.2, -1.28, -0.8]], rtol=1e-6)
+    losses, cut = clipped_weight(scored(logprobs, mx.zeros((1, 3)), [1.0]), CLIP)
+    np.testing.assert_allclose(
+        np.array(losses), [[-1.2 * math.log(1.2), -1.28 * math.log(1.4), -0.8 * math.log(0.5)]], rtol=1e-5
+    )
+    assert cut.tolist() == [[0, 1, 1]]
+
+
+def test_a_lower_bound_of_1_below_is_none() -> None:
+    logprobs = mx.array([[math.log(0.01)]])
+    losses, cut = clipped_weight(scored(logprobs, mx.zeros((1, 1)), [1.0]), ClipRange(1.0, 4.0))
+    assert losses.item() == pytest.approx(-0.01 * math.log(0.01), rel=1e-5)
+    assert cut.item() == 0
 
 
 def test_k3_by_hand_and_never_negative() -> None:
@@ -70,6 +132,9 @@ def test_importance_weights_are_cut_at_the_cap() -> None:
     )
 
 
-def test_token_mean_counts_masked_tokens_only() -> None:
+def test_aggregations_by_hand() -> None:
     losses, mask = mx.array([[1.0, 2.0, 50.0], [4.0, 50.0, 50.0]]), mx.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    assert token_mean(losses, mask, tokens=3).item() == pytest.approx(7 / 3)
+    divisors = Divisors(tokens=3, rollouts=2, max_tokens=10)
+    assert token_mean(losses, mask, divisors).item() == pytest.approx(7 / 3)
+    assert sequence_mean(losses, mask, divisors).item() == pytest.approx((3 / 2 + 4) / 2)
+    assert constant_length(losses, mask, divisors).item() == pytest.approx(7 / 20)

@@ -7,18 +7,19 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 
 from rlm_core import progress
+from rlm_core.batches import experience_from
 from rlm_core.config import LoraSection, RolloutSection, TrainSection, VerifySection
 from rlm_core.errors import AdapterError, Interrupted, StageFailed
-from rlm_core.policy import Policy, load_policy
+from rlm_core.methods import METHODS
+from rlm_core.policy import load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
-from rlm_core.train import Trainer, TrainReport, grpo_loss, judged_groups, micro_batch, train
+from rlm_core.train import TrainReport, train
 from rlm_core.verify import judge_rollouts
 from tests import tiny
-from tests.core.conftest import Judged
+from tests.core.conftest import ROLLOUT, Judged
 
 LORA = LoraSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
 SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, lora=LORA)
@@ -28,38 +29,13 @@ def train_here(
     judged: Judged, model: Path, directory: Path, incumbent: AdapterRef | None = None, **changes: Any
 ) -> TrainReport:
     section = SECTION.model_copy(update=changes)
-    return train(str(model), incumbent, judged.rollouts, judged.verdicts, section, 1.0, 3, directory, {"iteration": 1})
+    origin = {"iteration": 1}
+    return train(str(model), incumbent, judged.rollouts, judged.verdicts, section, ROLLOUT, 3, directory, origin)
 
 
 def weights(adapter: AdapterRef | None) -> dict[str, np.ndarray]:
     assert adapter is not None
     return {name: np.array(value) for name, value in mx.load(f"{adapter.path}/adapters.safetensors").items()}  # type: ignore[union-attr]
-
-
-def gradient_of(policy: Policy, judged: Judged, micro: int, pad: int = 0) -> dict[str, np.ndarray]:
-    """The gradient of one minibatch of all useful groups, cut into micro-batches of `micro` rollouts."""
-    groups = [g for g in judged_groups(judged.rollouts, judged.verdicts, True) if any(s.advantage for s in g)]
-    trainer = Trainer(policy, SECTION, Path("unused"), "unused")
-    batches = [micro_batch(g[i : i + micro], pad) for g in groups for i in range(0, len(g), micro)]
-    batches = [trainer.with_old_logprobs(batch, 1.0) for batch in batches]
-    tokens = sum(len(sample.rollout.tokens) for g in groups for sample in g)
-    _, gradient, _ = trainer.accumulate(batches, grpo_loss(SECTION, 1.0), tokens)
-    return {name: np.array(value) for name, value in tree_flatten(gradient)}
-
-
-def lora_policy(model: Path) -> Policy:
-    policy = load_policy(str(model))
-    policy.add_lora(LORA, seed=1)
-    noise = [(name, 0.02 * mx.random.normal(value.shape)) for name, value in policy.trainable().items()]
-    policy.model.load_weights(noise, strict=False)
-    return policy
-
-
-def assert_close(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
-    assert a.keys() == b.keys()
-    scale = max(np.abs(value).max() for value in a.values())
-    for name in a:
-        np.testing.assert_allclose(a[name], b[name], atol=1e-4 * scale, err_msg=name)
 
 
 def test_training_raises_the_pass_rate(tiny_model: Path, tmp_path: Path) -> None:
@@ -105,19 +81,9 @@ def test_groups_with_equal_rewards_leave_no_candidate(judged: Judged, tiny_model
 
 def test_rollouts_lost_to_the_machinery_are_left_out_of_their_group(judged: Judged) -> None:
     lost = [v.model_copy(update={"status": "infrastructure"}) for v in judged.verdicts[:2]] + judged.verdicts[2:]
-    groups = judged_groups(judged.rollouts, lost, normalise=True)
+    groups = experience_from(judged.rollouts, lost, METHODS["grpo"], 1.0, 20).groups
     assert [len(group) for group in groups] == [4, 6, 6, 6, 6, 6]
     assert sum(sample.advantage for sample in groups[0]) == pytest.approx(0)
-
-
-def test_micro_batch_size_does_not_change_the_gradient(judged: Judged, tiny_model: Path) -> None:
-    policy = lora_policy(tiny_model)
-    assert_close(gradient_of(policy, judged, micro=6), gradient_of(policy, judged, micro=2))
-
-
-def test_padding_does_not_change_the_gradient(judged: Judged, tiny_model: Path) -> None:
-    policy = lora_policy(tiny_model)
-    assert_close(gradient_of(policy, judged, micro=3), gradient_of(policy, judged, micro=3, pad=9))
 
 
 def test_the_same_inputs_give_the_same_adapter(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
@@ -225,6 +191,36 @@ def test_a_skipped_step_does_not_keep_training_from_going_on(judged: Judged, tin
     assert report.candidate is not None
 
 
+def test_metrics_say_what_a_step_was_made_of(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    """One step with everything in it; one group of six teaches nothing, and some answers were cut off."""
+    useless = judged.problems[0].id
+    verdicts = [v.model_copy(update={"reward": 0.5}) if v.problem_id == useless else v for v in judged.verdicts]
+    cut = {rollout.id for rollout in judged.rollouts[10:20]}
+    rollouts = [r.model_copy(update={"finish_reason": "length"}) if r.id in cut else r for r in judged.rollouts]
+    train_here(Judged(judged.problems, rollouts, verdicts), tiny_model, tmp_path, minibatch=1000)
+    [line] = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    step = json.loads(line)
+    rewards: dict[str, list[float]] = {problem.id: [] for problem in judged.problems}
+    for verdict in verdicts:
+        rewards[verdict.problem_id].append(verdict.reward)
+    useful = {problem for problem, paid in rewards.items() if len(set(paid)) > 1}
+    assert useless not in useful
+    trained = [r for r in rollouts if r.problem_id in useful]
+    passed = [v.passed for v in verdicts if v.problem_id in useful]
+    paid = [reward for problem in useful for reward in rewards[problem]]
+    logprobs = [logprob for r in trained for logprob in r.logprobs]
+    assert step["useful_share"] == pytest.approx(len(useful) / 6)
+    assert (step["rollouts"], step["tokens"]) == (len(trained), len(logprobs))
+    assert step["reward_mean"] == pytest.approx(np.mean(paid))
+    assert step["reward_std"] == pytest.approx(np.std(paid))
+    assert step["pass_rate"] == pytest.approx(np.mean(passed))
+    assert step["answer_length_mean"] == pytest.approx(len(logprobs) / len(trained))
+    assert step["truncated_share"] == pytest.approx(len([r for r in trained if r.id in cut]) / len(trained))
+    assert step["entropy"] == pytest.approx(-np.mean(logprobs), rel=1e-4)
+    assert 0 < step["pass_rate"] < 1
+    assert 0 < step["truncated_share"] < 1
+
+
 def test_kl_penalty_is_zero_at_the_start_and_felt_later(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
     train_here(judged, tiny_model, tmp_path / "kl", kl_weight=0.5, epochs=2)
     kl = [json.loads(line)["kl"] for line in (tmp_path / "kl" / "metrics.jsonl").read_text().splitlines()]
@@ -241,7 +237,8 @@ def test_kl_penalty_is_zero_at_the_start_and_felt_later(judged: Judged, tiny_mod
         {"minibatch": 36},
         {"epochs": 2},
         {"warmup_steps": 2},
-        {"normalise_advantages": False},
+        {"method": "dr_grpo"},
+        {"clip_low": 1e-6, "clip_high": 1e-6},
         {"betas": (0.5, 0.9)},
     ],
     ids=lambda change: next(iter(change)),
