@@ -26,6 +26,7 @@ from rlm_core.decoding import Completion, Decoder, FinishReason, Request
 from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, ModelError
 from rlm_core.files import sha256_of, write_atomic
+from rlm_core.head import chosen_logprobs
 from rlm_core.records import AdapterRef
 
 _device = threading.RLock()
@@ -128,8 +129,10 @@ class Policy:
         vocabulary = self.tokenizer.get_vocab()
         return frozenset(token for text, token in vocabulary.items() if "`" in text)
 
-    def answer_logprobs(self, prompt: mx.array, answers: mx.array, temperature: float = 1.0) -> mx.array:
-        """Log-probabilities of answers to one prompt; differentiable.
+    def answer_logprobs(
+        self, prompt: mx.array, answers: mx.array, temperature: float = 1.0, differentiable: bool = True
+    ) -> mx.array:
+        """Log-probabilities of answers to one prompt.
 
         The prompt runs through the model once and the answers attend to its keys and values, which saves most of the
         work when prompts are as long as answers. Padding on an answer's right does not change what stands before it.
@@ -138,6 +141,7 @@ class Policy:
             prompt: int [1, P], the prompt's token ids.
             answers: int [B, T], token ids, padded on the right.
             temperature: logits are divided by it.
+            differentiable: whether a gradient may be asked for; it costs as much again.
 
         Returns:
             float32 [B, T]: the log-probability of each answer token given the prompt and the tokens before it.
@@ -152,9 +156,7 @@ class Policy:
         else:
             tokens = mx.concatenate([mx.broadcast_to(prompt, (rows, prompt.shape[1])), answers[:, :-1]], axis=1)
             hidden = self._hidden(tokens, None)[:, prompt.shape[1] - 1 :]
-        logits = self._head(hidden).astype(mx.float32) / temperature
-        chosen = mx.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]
-        return chosen - mx.logsumexp(logits, axis=-1)
+        return chosen_logprobs(self._head, hidden, answers, temperature, differentiable)
 
     def scoring_logits(self, tokens: mx.array) -> mx.array:
         """Logits [B, T, V] as `answer_logprobs` computes them, which must be those of the model itself."""

@@ -131,12 +131,12 @@ class Trainer:
     def with_old_logprobs(self, batch: MicroBatch) -> MicroBatch:
         """Score the answers with the trainer's own forward pass before anything is trained."""
         temperature = self.experience.temperature
-        old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature)
+        old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
         reference = None
         mx.eval(old)
         if self.section.kl_weight > 0:
             with self.policy.adapter_off():
-                reference = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature)
+                reference = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
                 mx.eval(reference)
         progress.report("train", 0, 0)
         return replace(batch, old_logprobs=old, reference_logprobs=reference)
