@@ -149,11 +149,11 @@ class Zygote:
         """Kill a child for good and tell how it ended, with its CPU seconds and largest resident size."""
         self._children.discard(child)
         os.kill(child, signal.SIGKILL)  # it has not been waited for, so its id cannot belong to another
-        _, status, usage = os.wait4(child, 0)
+        _, status, used = os.wait4(child, 0)
         return {
             "status": os.waitstatus_to_exitcode(status),
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "memory_mb": usage.ru_maxrss / _MAXRSS_PER_MB,
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "memory_mb": used.ru_maxrss / _MAXRSS_PER_MB,
         }
 
     def _leave(self) -> NoReturn:
