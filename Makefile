@@ -8,7 +8,7 @@ CONFIG ?= configs/quick.yaml
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-slow test-all bench-verify check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow test-all bench-verify check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,10 +37,14 @@ test-flow: setup ## whole iterations under Prefect with a tiny model
 test-docker: setup ## sandboxes in containers, with a Docker engine that the tests start; RLM_TEST_CACHE keeps its image
 	$(PYTEST) -rs tests/docker
 
+test-runners: setup ## verification on a local Dask and a local Ray cluster; installs both
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dask,ray]'
+	$(PYTEST) tests/runners
+
 test-slow: setup ## with the real default model, and against other implementations where they are installed
 	$(PYTEST) -rs tests/slow
 
-test-all: test test-docker test-slow ## every tier
+test-all: test test-docker test-runners test-slow ## every tier
 
 bench-verify: setup ## answers judged a second, against a fresh pytest process for each
 	$(BIN)/python bench/verify.py

@@ -6,6 +6,7 @@ from typing import Any
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.extras import require_runner
 from flows.stages import Stages
 from rlm_core.config import load_config
 from rlm_core.iteration import begin
@@ -24,6 +25,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
         The gate's decision and the iteration's summary, as JSON data.
     """
     settings = load_config(config)
+    require_runner(settings.prefect)
     with Project(Path(settings.project).absolute()).held(), stopping_on_signals():
         stages = Stages(begin(settings), settings)
         proposals = stages.generate()

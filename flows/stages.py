@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from prefect.futures import wait
+from prefect.futures import PrefectFuture
 
+from flows.fan_out import FanOut
+from flows.runners import VerifyRunner, verify_runner
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
-from rlm_core.progress import report, stopped
+from rlm_core.progress import report
 from rlm_core.rollout import rollouts_per_shard
 from rlm_core.sources.problem_files import file_digest
 from rlm_core.verifiers.function import sources
@@ -65,36 +67,33 @@ class Stages:
         )
 
     def rollout_and_verify(self, problems: Result) -> tuple[list[Result], list[Result]]:
-        """Fan out over shards. A shard is verified as soon as its rollouts are there.
+        """Fan out over shards. A shard is verified as soon as its rollouts are there."""
+        counts = self._announce_shards(problems)
+        with verify_runner(self._config) as runner:
+            return FanOut(
+                sample=lambda shard: self._rollout(problems, shard),
+                judge=lambda shard, rollouts: self._verify(problems, shard, rollouts, runner),
+                runner=runner,
+            ).run(counts)
 
-        Submitted in pairs: a pool that was full of waiting rollouts would keep the first verification waiting too.
-        """
-        rollouts, verdicts = [], []
-        for shard in range(self._announce_shards(problems)):
-            rollouts.append(
-                self._task(rollout, f"rollout-{shard:03d}").submit(
-                    **self._common(self._config.prefect.rollout_timeout_s),
-                    incumbent=self._it.incumbent,
-                    problems=problems,
-                    shard=shard,
-                    section=self._config.rollout,
-                    seed=self._it.stage_seed("rollout"),
-                )
-            )
-            verdicts.append(
-                self._task(verify, f"verify-{shard:03d}").submit(
-                    **self._common(self._config.prefect.verify_timeout_s, judges=True),
-                    problems=problems,
-                    rollouts=rollouts[-1],
-                    section=self._config.verify,
-                )
-            )
-        try:
-            return [future.result() for future in rollouts], [future.result() for future in verdicts]
-        except BaseException:
-            with stopped():  # the project must not be let go while shards of it are still at work
-                wait([*rollouts, *verdicts])
-            raise
+    def _rollout(self, problems: Result, shard: int) -> PrefectFuture[Result]:
+        return self._task(rollout, f"rollout-{shard:03d}").submit(
+            **self._common(self._config.prefect.rollout_timeout_s),
+            incumbent=self._it.incumbent,
+            problems=problems,
+            shard=shard,
+            section=self._config.rollout,
+            seed=self._it.stage_seed("rollout"),
+        )
+
+    def _verify(self, problems: Result, shard: int, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
+        return runner.submit(
+            self._task(verify, f"verify-{shard:03d}"),
+            **self._common(self._config.prefect.verify_timeout_s, judges=True),
+            problems=problems,
+            rollouts=rollouts,
+            section=runner.section,
+        )
 
     def train(self, rollouts: list[Result], verdicts: list[Result]) -> Result:
         return self._task(train)(
@@ -141,10 +140,10 @@ class Stages:
         own = sources(self._config.verify.functions) if judges else {}
         return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files | own}
 
-    def _announce_shards(self, problems: Result) -> int:
-        """Report the work that is to come, so that a watcher knows the whole of it; the number of shards."""
+    def _announce_shards(self, problems: Result) -> list[int]:
+        """Report the work that is to come, so that a watcher knows the whole of it; the rollouts of each shard."""
         counts = rollouts_per_shard(int(str(results_of(problems).figures["problems"])), self._config.rollout)
         for shard, count in enumerate(counts):
             for stage in ("rollout", "verify"):
                 report(stage, 0, count, part=f"{shard:03d}")
-        return len(counts)
+        return counts

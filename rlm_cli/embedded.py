@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from flows.extras import require_runner
 from rlm_cli.server import start_temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.config import load_config
@@ -37,7 +38,9 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
         RlmError: as the flow does.
     """
     first = Watcher()
-    check(load_config(config), say=first.say)
+    settings = load_config(config)
+    require_runner(settings.prefect)
+    check(settings, say=first.say)
     make_prefect_ready(first)
     from flows.iterate import iterate
 

@@ -52,6 +52,10 @@ class Section(BaseModel):
         """The section as JSON-able data."""
         return self.model_dump(mode="json")
 
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide what comes out, for a cache key; not those that only say how fast it comes."""
+        return self.dump()
+
 
 class ModelSection(Section):
     """The base model and the adapter that the first iteration starts from."""
@@ -148,7 +152,7 @@ class VerifySection(Section):
     """`auto` takes the strongest that the machine has, never docker, for which an image has to be chosen; a named one
     that cannot be had stops the run."""
     workers: Positive = 2
-    """Sandboxes that work at the same time."""
+    """Sandboxes that work at the same time, whichever `prefect.verify_runner` is at work."""
     partial_credit: Share = 0.0
     """Part of the reward that an incomplete answer can earn, by its share of passed cases above what the best trivial
     answer gets. 0 pays for complete answers only."""
@@ -160,6 +164,9 @@ class VerifySection(Section):
     limits: Limits = Limits()
     container: Container = Container()
     """For the sandbox `docker` only."""
+
+    def deciding(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"workers"})
 
 
 class LoraSection(Section):
@@ -249,7 +256,7 @@ class GateSection(Section):
 
 
 class PrefectSection(Section):
-    """Retries and limits of the flow's tasks."""
+    """Retries and limits of the flow's tasks, and where shards are verified. No stage is given these settings."""
 
     retries: Count = 2
     """Further tries of a stage or shard after an infrastructure fault."""
@@ -262,6 +269,18 @@ class PrefectSection(Section):
     """Time limit of one shard, and of filtering."""
     evaluate_timeout_s: Annotated[float, Field(gt=0)] = 7_200.0
     """Time limit of one policy on one suite."""
+    verify_runner: Literal["threads", "dask", "ray"] = "threads"
+    """Where shards are verified: in this process with `verify.workers` sandboxes, or in processes of Dask or Ray with
+    one sandbox each. `dask` and `ray` are extras of the package."""
+    cluster: Annotated[str, Field(pattern=r"^([a-z]+://)?[^\s/:]+:\d{1,5}$")] | None = None
+    """Address of a running Dask scheduler or Ray cluster, `host:port` with or without a protocol; its machines share
+    the project's directory. Without it the flow starts `verify.workers` processes on this machine, and ends them."""
+
+    @model_validator(mode="after")
+    def _cluster_has_a_runner(self) -> "PrefectSection":
+        if self.cluster is not None and self.verify_runner == "threads":
+            raise ValueError("cluster: needs verify_runner: dask or ray")
+        return self
 
 
 class Config(Section):

@@ -2,7 +2,8 @@
 
 A stage's result is a small JSON record that names files with their SHA-256, kept in the iteration's own directory. Its
 key is made of the stage, its version and all its parameters; a stage is only given what it depends on, so a changed
-setting runs exactly the stages again that read it. A result whose files are gone or damaged is thrown away.
+setting runs exactly the stages again that read it. How many work at a time, and where, is no part of the key. A result
+whose files are gone or damaged is thrown away.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from prefect.tasks import exponential_backoff
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from rlm_core.config import PrefectSection
+from rlm_core.config import PrefectSection, Section
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import digest
 from rlm_core.iteration import Iteration
@@ -85,7 +86,8 @@ def results_of(returned: Any) -> StageResult:
 def _stage_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """The name of the stage's result file."""
     name, given = context.task.name, parameters["parameters"]
-    key = f"{name}-{digest(name, context.task.version, parameters['reads'], to_jsonable_python(given))}"
+    decides = {name: value.deciding() if isinstance(value, Section) else value for name, value in given.items()}
+    key = f"{name}-{digest(name, context.task.version, parameters['reads'], to_jsonable_python(decides))}"
     _discard_if_damaged(Path(given["directory"], "results", key))
     return key
 

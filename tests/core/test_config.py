@@ -177,3 +177,31 @@ def test_an_integer_is_a_fine_float() -> None:
 def test_a_config_cannot_be_changed_in_place() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "prefect: {verify_runner: spark}",
+            "prefect.verify_runner = 'spark': Input should be 'threads', 'dask' or 'ray'",
+        ),
+        ("prefect: {cluster: 'tcp://a:1'}", "cluster: needs verify_runner: dask or ray"),
+        ("prefect: {verify_runner: ray, cluster: auto}", "prefect.cluster = 'auto'"),
+        ("prefect: {verify_runner: dask, cluster: 'tcp://a'}", "prefect.cluster = 'tcp://a'"),
+    ],
+)
+def test_a_cluster_needs_a_runner_and_an_address(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in complaint(tmp_path / "config.yaml", text)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:8786", "tcp://node:8786", "tls://node:8786", "ray://node:10001"])
+def test_an_address_may_have_a_protocol(address: str) -> None:
+    assert parse_config({"prefect": {"verify_runner": "dask", "cluster": address}}).prefect.cluster == address
+
+
+def test_how_many_sandboxes_work_decides_nothing_and_everything_else_does() -> None:
+    verify = Config().verify
+    assert verify.model_copy(update={"workers": 9}).deciding() == verify.deciding()
+    assert verify.deciding() == {name: value for name, value in verify.dump().items() if name != "workers"}
+    assert Config().rollout.deciding() == Config().rollout.dump()
