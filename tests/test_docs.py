@@ -55,7 +55,7 @@ def test_exit_codes_in_the_readme_are_those_of_the_errors() -> None:
     def every(kind: type[RlmError]) -> set[int]:
         return {kind.exit_code}.union(*(every(below) for below in kind.__subclasses__()))
 
-    sentence = README.split("the\nexit code says")[1].split("\n\n")[0]
+    sentence = re.split(r"exit code\s+says", README)[1].split("\n\n")[0]
     assert {int(number) for number in re.findall(r"\b\d+\b", sentence)} == every(RlmError) - {1}
 
 
