@@ -222,6 +222,9 @@ class Problem(Record):
     """Whether the order of a returned list does not matter."""
     test_ids: tuple[str, ...] = ()
     """Ids of all its pytest tests, such as `test_sign[-1]` or `TestStack::test_pop`; known once prepared."""
+    test_questions: tuple[str, ...] = ()
+    """What its tests ask of objects of the reference that an answer's objects could answer as they like; known once
+    prepared."""
     trivial_share: Share | None = None
     """Score of the best trivial answer, where that has to be found out by running some; known once it was prepared."""
     provenance: Provenance = Provenance()

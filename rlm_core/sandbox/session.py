@@ -179,7 +179,8 @@ class Session:
         if isinstance(output, str):
             self.output = (self.output + output)[: self._limits.output_kb << 10]
         if isinstance(blocked, list):
-            self._blocked |= dict.fromkeys(readable(what) for what in blocked[:_MOST_NOTES] if isinstance(what, str))
+            new = dict.fromkeys(readable(what) for what in blocked[:_MOST_NOTES] if isinstance(what, str))
+            self._blocked = dict(list((self._blocked | new).items())[:_MOST_NOTES])
 
     def note_timeout(self, deadline: CpuDeadline) -> None:
         """Draw the conclusions from a deadline that passed."""

@@ -36,6 +36,8 @@ class Findings:
 
     ids: list[str] | None = None
     """Of all tests that there are, in their order; None when they could not be collected."""
+    asked: frozenset[str] = frozenset()
+    """What was asked of the code's objects; see `Link` in inside/proxy.py."""
     outcomes: dict[str, TestOutcome] = field(default_factory=dict)
     """By id, of the tests that were run."""
     not_loaded: Answer | None = None
@@ -49,7 +51,13 @@ class Findings:
 class Trial:
     """Runs tests against code, in new processes whenever one was lost, until all are done or too many were lost."""
 
-    def __init__(self, zygotes: Zygotes, code: str, tests: str) -> None:
+    def __init__(self, zygotes: Zygotes, code: str, tests: str, allowed: Sequence[str] | None) -> None:
+        """Prepare to run tests.
+
+        Args:
+            allowed: what the reference's objects were asked; None when the code is the reference.
+        """
+        self._allowed = None if allowed is None else list(allowed)
         self._zygotes = zygotes
         self._tests = tests
         self._limits = zygotes.code.limits
@@ -82,7 +90,8 @@ class Trial:
         code = self._session.child
         child = self._zygotes.tests.fork(candidate=code)
         self._current = None
-        request = {"do": "run", "tests": self._tests, "done": list(self._found.outcomes)}
+        done = list(self._found.outcomes)
+        request = {"do": "run", "tests": self._tests, "done": done, "allowed": self._allowed}
         lost: Literal["timeout", "crashed", "garbage"]
         try:
             child.connection.send(wire.frame(request), self._deadline(code, child, self._limits.load_s))
@@ -132,7 +141,7 @@ class Trial:
                 if found.ids is not None and found.ids != ids:
                     raise ValueError
                 found.ids = ids
-            case ["begin", str(name)] if self._current is None:
+            case ["begin", str(name)] if self._current is None and name not in found.outcomes:
                 self._current, self._began = name, time.monotonic()
             case ["end", str(name), list(phases), str(why), output, blocked] if name == self._current:
                 kind: Literal["passed", "failed"] = "passed" if phases == _PASSED else "failed"
@@ -140,7 +149,8 @@ class Trial:
                 self._session.note(output, blocked)
             case ["lost", ("crashed" | "garbage") as kind]:
                 raise _Lost(kind, "" if kind == "crashed" else GARBAGE)
-            case ["done", str(why)] if self._current is None:
+            case ["done", str(why), list(asked)] if self._current is None:
+                found.asked |= frozenset(map(str, asked))
                 if why:
                     found.ids, found.reason = None, f"the tests cannot be collected: {readable(why)}"
                 return False
@@ -150,8 +160,6 @@ class Trial:
 
     def _settle(self, outcome: TestOutcome) -> None:
         assert self._current is not None
-        if self._current in self._found.outcomes:
-            raise ValueError("a test was run twice")
         latency_s = time.monotonic() - self._began
         self._found.outcomes[self._current] = TestOutcome(outcome.kind, outcome.why, latency_s)
         self._current = None

@@ -120,7 +120,8 @@ def _problem(name: str, place: str, content: Any) -> Problem:
         problem = Problem.model_validate_json(json.dumps(content, allow_nan=False))
     except (ValidationError, TypeError, ValueError) as error:
         raise ProblemError(f"{name}: {place}: {first_reason(error)}") from error
-    return problem.model_copy(update={"test_ids": (), "trivial_share": None})  # found out, never taken from a file
+    found_out = {"test_ids": (), "test_questions": (), "trivial_share": None}
+    return problem.model_copy(update=found_out)  # never taken from a file
 
 
 def _loader() -> Any:

@@ -4,6 +4,8 @@ Every test that there is must report for each of its phases that it passed: one 
 not heard of fails the answer, and so does one that nobody knows.
 """
 
+from collections.abc import Sequence
+
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem, Pytest, parts
 from rlm_core.records import CaseResult
@@ -24,7 +26,7 @@ def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> J
     assert problem.test_ids, "prepare finds the ids out"
     if answer.code is None:
         return Judgement.no_code(len(problem.test_ids))
-    return _judged(_run(bench.sandbox, answer.code, verifier), problem.test_ids)
+    return _judged(_run(bench.sandbox, answer.code, verifier, problem.test_questions), problem.test_ids)
 
 
 def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
@@ -37,7 +39,7 @@ def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
     verifier = next(part for part in parts(problem.verifier) if isinstance(part, Pytest))
     if problem.reference is None:
         raise ProblemError(f"{problem.entry_point}: pytest tests need a reference solution that passes them")
-    findings = _run(sandbox, problem.reference, verifier)
+    findings = _run(sandbox, problem.reference, verifier, None)
     judgement = _judged(findings, tuple(findings.ids or ()))
     if judgement.status != "passed":
         first = next((case for case in judgement.cases if case.outcome != "passed"), None)
@@ -45,11 +47,12 @@ def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
         raise ProblemError(
             f"{problem.entry_point}: its reference does not pass its own tests here: {judgement.reason}{detail}"
         )
-    return problem.model_copy(update={"test_ids": tuple(findings.ids or ())})
+    found_out = {"test_ids": tuple(findings.ids or ()), "test_questions": tuple(sorted(findings.asked))}
+    return problem.model_copy(update=found_out)
 
 
-def _run(sandbox: Sandbox, code: str, verifier: Pytest) -> Findings:
-    return sandbox.run(lambda zygotes: Trial(zygotes, code, verifier.tests).run())
+def _run(sandbox: Sandbox, code: str, verifier: Pytest, allowed: Sequence[str] | None) -> Findings:
+    return sandbox.run(lambda zygotes: Trial(zygotes, code, verifier.tests, allowed).run())
 
 
 def _judged(findings: Findings, known: tuple[str, ...]) -> Judgement:

@@ -5,10 +5,11 @@
     names                                  value       the tree of the module's public names
     operate     operation, arguments,      value       the tree of the result
                 keywords (trees)
-    any of them                            raised      [ancestry, message, arguments (a tree or null), number]
+    any of them                            raised      [ancestry, message, arguments (a tree or null), number, cause
+                                                       (the same of another exception, or null), those that are in it]
                                            callback    [number, operation, arguments, keywords]: a question back
 
-A question back, which the tests answer by `{"do": "answer", "value": tree}` or `{"do": "fail", "name", "message"}`, may
+A question back, which the tests answer by `{"do": "answer", "value": tree}` or `{"do": "fail", "kind", "message"}`, may
 be followed by more requests before it is answered. The process is the candidate's, which can change all of this; it
 answers questions, and what it is expected to answer is not here.
 """
@@ -24,6 +25,29 @@ from .wire import Tree
 from .words import words
 
 _Answer = tuple[str, Any]
+_MOST_RELATED = 20
+"""Exceptions in a group, or each the cause of the one before, that are told of."""
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    **{kind: kind.__pos__ for kind in (int, float, complex)},
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    list: lambda value: list(list.__iter__(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    dict: dict.copy,
+}
+"""From a value of a class derived from a builtin one to what it is as a value of that."""
+
+
+def _plain(value: Any) -> tuple[Any, ...]:
+    """What an object is as a builtin value: as one item, or none if its class is derived from no builtin one.
+
+    So that a named tuple equals a tuple, and a member of an IntEnum a number, in the eyes of the tests.
+    """
+    kind = next((base for base in type(value).__mro__ if base in _PLAIN), None)
+    return () if kind is None else (_PLAIN[kind](value),)
 
 
 def _enter(manager: Any) -> Any:
@@ -31,7 +55,7 @@ def _enter(manager: Any) -> Any:
 
 
 def _exit(manager: Any, error: type[BaseException] | None, message: str) -> Any:
-    raised = None if error is None else error(message)
+    raised = None if error is None else _made(error, message)
     return type(manager).__exit__(manager, error, raised, None)
 
 
@@ -49,7 +73,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         for function in (len, iter, next, reversed, bool, int, float, complex, round, str, repr, hash, format, dir)
     },
     **{function.__name__: function for function in (getattr, setattr, delattr, isinstance, issubclass)},
-    "call": lambda function, *arguments, **keywords: function(*arguments, **keywords),
+    "call": lambda function, /, *arguments, **keywords: function(*arguments, **keywords),
+    "plain": _plain,
     "enter": _enter,
     "exit": _exit,
 }
@@ -58,11 +83,14 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 class TestObject:
     """A function or an iterator of the tests, in the hands of the code under test."""
 
-    def __init__(self, served: "Served", number: int) -> None:
+    def __init__(self, served: "Served", number: int, name: str | None, doc: str | None) -> None:
         self._served = served
         self.number = number
+        if name is not None:
+            self.__name__ = self.__qualname__ = name
+        self.__doc__ = doc
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         return self._served.ask_back(self.number, "call", arguments, keywords)
 
     def __iter__(self) -> Any:
@@ -128,7 +156,7 @@ class Served:
             if request["do"] == "answer":
                 return wire.decode(request["value"], self._decode)
             if request["do"] == "fail":
-                raise EXCEPTIONS.get(request["name"], RuntimeError)(request["message"])
+                raise _made(wire.decode(request["kind"], self._decode), request["message"])
             self._send(request["nonce"], *self.answer(request))
 
     def _encode(self, value: Any, encode: Callable[[Any], Tree]) -> Tree:
@@ -149,14 +177,16 @@ class Served:
         if tag == "h":
             return self._objects[parts[0]]
         if tag == "g":
-            return self._theirs.setdefault(parts[0], TestObject(self, parts[0]))
+            return self._theirs.setdefault(parts[0], TestObject(self, *parts))
         if tag == "m":
             return self._module
         assert tag == "x"
-        name, number = parts[0][0]
-        return EXCEPTIONS[name] if number is None else self._objects[number]
+        name, number, bases = parts[0]
+        if number is not None:
+            return self._objects[number]
+        return EXCEPTIONS.get(name) or self._decode("x", bases)  # one of the tests' own is no more here than its base
 
-    def _describe(self, error: BaseException) -> list[Tree]:
+    def _describe(self, error: BaseException, related: int = _MOST_RELATED) -> list[Tree]:
         try:
             message = str(error)[: self._text_chars]
         except BaseException:
@@ -165,4 +195,23 @@ class Served:
             arguments = self._encoder.encode(list(error.args))
         except BaseException:
             arguments = None
-        return [ancestry(type(error), self._objects.number), message, arguments, self._objects.number(error)]
+        cause = error.__cause__
+        within = error.exceptions[:related] if isinstance(error, BaseExceptionGroup) else ()
+        return [
+            ancestry(type(error), self._objects.number),
+            message,
+            arguments,
+            self._objects.number(error),
+            None if cause is None or not related else self._describe(cause, related - 1),
+            [self._describe(each, related // 4) for each in within],
+        ]
+
+
+def _made(kind: type[BaseException], message: str) -> BaseException:
+    """An exception of this class, which may be the code's own and want other arguments."""
+    try:
+        return kind(message)
+    except Exception:
+        error = kind.__new__(kind)
+        error.args = (message,)
+        return error

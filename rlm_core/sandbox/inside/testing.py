@@ -1,21 +1,25 @@
 """A child that runs pytest tests, which reach the code that they test through proxies.
 
-    request {"do": "run", "tests": source, "done": [id, …]}      one or more of:
+    request {"do": "run", "tests": source, "done": [id, …],      one or more of:
+             "allowed": [question, …] or null}
         ["collected", [id, …]]                                   the tests that there are
         ["begin", id]
         ["end", id, [[phase, outcome], …], text, output, blocked]   setup, call, teardown; why it did not pass; what
                                                                  the code printed, and tried that it may not
         ["lost", "crashed" | "garbage"]                          the code under test is gone; this process ends, too
-        ["done", text]                                           text says why tests could not be collected
+        ["done", text, [question, …]]                            text says why tests could not be collected; what
+                                                                 was asked of the code's objects
 
-Tests in `done` are collected, and not run. There are no files: the test module is made from its source in memory. The
-parent, not this process, decides what these messages come to.
+Tests in `done` are collected, and not run. What is `allowed` was asked of the reference's objects (proxy.py). There are
+no files: the test module is made from its source in memory. The parent, not this process, decides what these messages
+come to.
 """
 
 import ast
 import io
 import linecache
 import os
+import symtable
 import sys
 import types
 from collections.abc import Iterator, Sequence
@@ -26,7 +30,7 @@ import pytest
 from _pytest.assertion.rewrite import rewrite_asserts
 
 from . import wire
-from .proxy import Link, Main
+from .proxy import Link, Main, Proxy
 from .words import words
 
 MODULE = "test_main"
@@ -43,15 +47,24 @@ class TestModule(pytest.Module):
     """The test module, made from source."""
 
     source = ""
+    link: Link | None = None
 
     def _getobj(self) -> types.ModuleType:
         module = types.ModuleType(MODULE)
         module.__file__ = _FILE
         sys.modules[MODULE] = module
+        if self.link is not None:
+            self.link.taken_names = _names(self.source)
         tree = ast.parse(self.source)
         rewrite_asserts(tree, self.source.encode(), _FILE, self.config)
         exec(compile(tree, _FILE, "exec", dont_inherit=True), module.__dict__)
         return module
+
+
+def _names(source: str) -> frozenset[str]:
+    """The names that a module's own statements define."""
+    symbols = symtable.symtable(source, _FILE, "exec").get_symbols()
+    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
 
 
 class Reporter:
@@ -76,7 +89,7 @@ class Reporter:
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect the one module that there is, instead of looking for files."""
         module: TestModule = TestModule.from_parent(session, path=Path(_FILE), nodeid=MODULE)
-        module.source = self._tests
+        module.source, module.link = self._tests, self._link
         items = [item for item in session.genitems(module) if isinstance(item, pytest.Item)]
         self.say("collected", [_id(item.nodeid) for item in items])
         session.items = [item for item in items if _id(item.nodeid) not in self._done]
@@ -92,17 +105,23 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""
         self._phases, self._text = [], ""
+        if self._link is not None:
+            self._link.failures.clear()
         self.say("begin", _id(nodeid))
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Iterator[None]:
-        """An assertion that failed in a function that the code under test called fails the test."""
+    def pytest_runtest_setup(self) -> Iterator[None]:
+        """What must fail the test does, even if it was let through."""
         yield
-        if self._link is not None and self._link.failed_assertions:
-            raise self._link.failed_assertions.pop()
+        if self._link is not None and self._link.failures:
+            raise self._link.failures[0]
+
+    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A phase of a test is over."""
+        """A phase of a test is over, or a part of one."""
+        if isinstance(report, pytest.SubtestReport) and report.passed:
+            return
         outcome = "xfail" if hasattr(report, "wasxfail") else report.outcome
         self._phases.append((report.when, outcome))
         if outcome != "passed" and not self._text:
@@ -116,7 +135,12 @@ class Reporter:
 
     def pytest_sessionfinish(self) -> None:
         """All tests are over."""
-        self.say("done", self._not_collected)
+        asked = self._link.asked if self._link is not None else ()
+        self.say("done", self._not_collected, sorted(asked))
+
+    def pytest_make_parametrize_id(self, val: object, argname: str) -> str | None:
+        """An object of the code under test does not name a test: not every right answer calls its own the same."""
+        return argname if isinstance(val, Proxy) else None
 
 
 def _id(nodeid: str) -> str:
@@ -166,15 +190,16 @@ class TestChild:
 
     def __init__(self, descriptor: int, candidate: int, rules: dict[str, Any]) -> None:
         self._descriptor = descriptor
-        self._text_chars = rules["limits"]["text_chars"]
-        self._link = Link(candidate, rules["limits"], self._lose)
+        self._candidate = candidate
+        self._limits = rules["limits"]
 
     def serve(self) -> NoReturn:
         """Run the tests that the parent asks for, and end."""
         request = wire.receive(self._descriptor)
         sys.stdin, sys.stdout, sys.stderr = io.StringIO(""), io.StringIO(), io.StringIO()
-        sys.modules["main"] = Main("main", self._link)
-        _run(Reporter(self._descriptor, request["tests"], request["done"], self._link, self._text_chars))
+        link = Link(self._candidate, self._limits, self._lose, request["allowed"])
+        sys.modules["main"] = Main("main", link)
+        _run(Reporter(self._descriptor, request["tests"], request["done"], link, self._limits["text_chars"]))
         os._exit(0)
 
     def _lose(self, how: str) -> NoReturn:

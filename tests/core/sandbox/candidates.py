@@ -132,4 +132,6 @@ CANDIDATES = {
     "141_kernel_state": Must("failed", outcomes=("failed",), runs=2),
     "142_ok_common_calls": PASS,
     "143_starve_the_machinery": Must("failed", outcomes=("timeout", "raised", "not_run")),
+    "144_obliging_object": WRONG,
+    "145_flood_the_notes": Must("failed", outcomes=("failed", "garbage", "not_run")),
 }
