@@ -8,7 +8,7 @@ CONFIG ?= configs/quick.yaml
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow test-all bench-verify check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow test-all bench-verify bench-rollout bench-train check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,13 @@ test-all: test test-docker test-runners test-slow ## every tier
 
 bench-verify: setup ## answers judged a second, against a fresh pytest process for each
 	$(BIN)/python bench/verify.py
+
+bench-rollout: setup ## tokens sampled a second, against mlx-lm's batched generation
+	$(BIN)/python bench/rollout.py
+
+bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx-lm-lora
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python bench/train.py
 
 check: setup ## style, types
 	$(BIN)/ruff check .

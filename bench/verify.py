@@ -9,7 +9,6 @@ exit code, without any sandbox. Exits 1 when a goal is missed.
 
 import argparse
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+
+from figures import Figure, finish, print_machine
 
 from rlm_core.config import VerifySection
 from rlm_core.problems import Problem
@@ -107,7 +108,7 @@ def main() -> None:
     with open_bench(VerifySection(), [BY_TESTS]) as bench:
         [tested] = prepare([BY_TESTS], bench)
         print(f"sandbox: {bench.sandbox.name if bench.sandbox else 'none'}")
-    print(f"machine: {platform.machine()}, {WORKERS} processors, {platform.system()} {platform.release()}")
+    print_machine()
     fresh, cases, tests, cpu = [], [], [], []
     for _ in range(rounds):
         fresh.append(timed(in_fresh_processes, 12)[0])
@@ -118,16 +119,13 @@ def main() -> None:
     print(f"fresh pytest process: {median(fresh):.2f} answers/s")
     print(f"value mode: {median(cases):.0f} answers/s")
     print(f"pytest mode: {median(tests):.1f} answers/s")
-    figures = [
-        ("value mode, times a fresh pytest process", median(cases) / median(fresh), 40.0, False),
-        ("pytest mode, times a fresh pytest process", median(tests) / median(fresh), 8.0, False),
-        ("value mode, CPU ms of the parent for an answer", median(cpu) * 1e3, 1.5, True),
-    ]
-    missed = False
-    for name, value, goal, at_most in figures:
-        missed = missed or (value > goal if at_most else value < goal)
-        print(f"{name}: {value:.2f} (goal {'at most' if at_most else 'at least'} {goal:g})")
-    sys.exit(int(missed))
+    finish(
+        [
+            Figure("value mode, times a fresh pytest process", median(cases) / median(fresh), 40),
+            Figure("pytest mode, times a fresh pytest process", median(tests) / median(fresh), 8),
+            Figure("value mode, CPU ms of the parent for an answer", median(cpu) * 1e3, 1.5, "at most"),
+        ]
+    )
 
 
 if __name__ == "__main__":
