@@ -36,7 +36,7 @@ def policy_and_sequences() -> tuple[Any, list[int], list[list[int]], list[float]
     from rlm_core.policy import load_policy
 
     policy = load_policy(DEFAULT_MODEL)
-    policy.add_lora(TrainSection().lora, seed=1)
+    policy.add_adapter(TrainSection().adapter, seed=1)
     generator = np.random.default_rng(0)
     tokens = generator.integers(100, 40_000, PROMPT + GROUP * ANSWER).tolist()
     answers = [tokens[PROMPT + row * ANSWER :][:ANSWER] for row in range(GROUP)]
@@ -69,7 +69,7 @@ def step_of_this_project() -> Callable[[], None]:
     trainer = Trainer(policy, section, experience, Path(tempfile.mkdtemp()), "bench")
     [[batch]] = minibatches([group], section, seed=0)
     loss_fn = policy_loss(section, 1.0)
-    return lambda: trainer._step(0, [trainer.with_old_logprobs(batch)], loss_fn) and None
+    return lambda: trainer._step(0, trainer.scored([[batch]])[0], loss_fn) and None
 
 
 def step_of_mlx_lm() -> Callable[[], None]:

@@ -14,6 +14,9 @@ from rlm_core.files import digest
 _HUB_FILES = ["*.json", "model*.safetensors", "*.model", "*.jinja"]
 """What mlx-lm needs of a model on the hub."""
 
+_NUMBER_OF_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+"""What models' configs call it."""
+
 
 def base_path(base: str, say: Callable[[str], None] = lambda _: None) -> Path:
     """The local directory of a base model: the default model (fetched if need be), a directory, or a hub id.
@@ -58,6 +61,19 @@ def fingerprint(path: Path) -> str:
             content.seek(max(0, size - (1 << 20)))
             parts.append([size, hashlib.sha256(head + content.read()).hexdigest()])
     return digest(*parts)
+
+
+def number_of_layers(path: Path) -> int | None:
+    """How many layers the model's config says that it has; None when it does not say."""
+    content = json.loads((path / "config.json").read_text())
+    content = {**(content.get("text_config") or {}), **content}
+    return next((content[key] for key in _NUMBER_OF_LAYERS if isinstance(content.get(key), int)), None)
+
+
+def quantisation_bits(path: Path) -> set[int]:
+    """Bits per weight of the layers that the model's config calls quantised; empty when none is."""
+    content = json.loads((path / "config.json").read_text()).get("quantization") or {}
+    return {part["bits"] for part in (content, *content.values()) if isinstance(part, dict) and "bits" in part}
 
 
 def end_token_ids(path: Path, config: dict[str, Any]) -> list[int] | None:

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rlm_core.errors import ConfigError
 from rlm_core.files import read_given_text
@@ -27,6 +36,7 @@ Tokens = Annotated[int, Field(ge=1, le=32_768)]
 
 Domain = Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"]
 DOMAINS: tuple[Domain, ...] = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
+AdapterKind = Literal["lora", "dora", "full"]
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
@@ -169,15 +179,17 @@ class VerifySection(Section):
         return self.model_dump(mode="json", exclude={"workers"})
 
 
-class LoraSection(Section):
-    """The adapter's shape."""
+class AdapterSection(Section):
+    """What is trained, and its shape; docs/training.md compares the kinds."""
 
-    rank: Annotated[int, Field(ge=1, le=512)] = 16
-    scale: Annotated[float, Field(gt=0)] = 2.0
-    """Factor on the adapter's output (alpha / rank in other libraries' terms)."""
+    kind: AdapterKind = "lora"
+    rank: Annotated[Annotated[int, Field(ge=1, le=512)] | None, Field(validate_default=True)] = None
+    """lora, dora: rank of the matrices that are added. Null: 16."""
+    scale: Annotated[Annotated[float, Field(gt=0)] | None, Field(validate_default=True)] = None
+    """lora, dora: factor on what is added (alpha / rank in other libraries' terms). Null: 2."""
     layers: Count = 0
-    """Layers, counted from the last, that are adapted; 0 = all."""
-    modules: Annotated[tuple[str, ...], Field(min_length=1)] = (
+    """Layers, counted from the last, that are trained; 0 = all."""
+    modules: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = (
         "self_attn.q_proj",
         "self_attn.v_proj",
         "self_attn.o_proj",
@@ -185,6 +197,21 @@ class LoraSection(Section):
         "mlp.up_proj",
         "mlp.down_proj",
     )
+    """Modules of a layer; with full also ones that hold others, such as `mlp`."""
+
+    @field_validator("rank", "scale")
+    @classmethod
+    def _only_where_it_has_an_effect(cls, value: float | None, info: ValidationInfo) -> float | None:
+        # What is recorded is what was used. A setting without effect would be believed to have one.
+        if info.data.get("kind") != "full":
+            return _LOW_RANK[str(info.field_name)] if value is None else value
+        if value is not None:
+            raise ValueError("kind full does not use it; take it out or choose another")
+        return None
+
+
+_LOW_RANK: dict[str, float] = {"rank": 16, "scale": 2.0}
+"""What is taken where the adapter has low rank and nothing is given."""
 
 
 class TrainSection(Section):
@@ -215,7 +242,7 @@ class TrainSection(Section):
     """Weight of the divergence from the policy without its adapter, with every method."""
     importance_cap: Annotated[float, Field(ge=1)] = 2.0
     """Upper bound of the truncated importance weight between sampler and trainer, with every method."""
-    lora: LoraSection = LoraSection()
+    adapter: AdapterSection = AdapterSection()
 
     @model_validator(mode="after")
     def _method_uses_what_is_given(self) -> "TrainSection":
@@ -358,11 +385,16 @@ def _describe(error: ValidationError) -> str:
     return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
 
 
+_RENAMED = {"train.lora": "adapter"}
+"""Settings that had another name, which is too different to be found by spelling."""
+
+
 def _allowed_keys(location: tuple[str | int, ...]) -> str:
     section: Any = Config
     for part in location[:-1]:
         section = section.model_fields[part].annotation
     allowed = list(section.model_fields)
-    close = difflib.get_close_matches(str(location[-1]), allowed, n=1)
+    former = _RENAMED.get(".".join(map(str, location)))
+    close = [former] if former else difflib.get_close_matches(str(location[-1]), allowed, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}allowed: {', '.join(allowed)}"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rlm_core.adapters import check_adapter, check_shape, read_adapter
+from rlm_core.adapters import check_adapter, check_trainable, read_adapter
 from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
@@ -74,7 +74,7 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
         say: called with a line about each slow step, such as fetching the default model.
 
     Raises:
-        UsageError: a suite, the bank or the base model is not usable.
+        UsageError: a suite, the bank, the base model or the first adapter is not usable.
         SandboxUnavailable: the configured sandbox cannot be had.
     """
     names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
@@ -83,8 +83,11 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
     with open_sandbox(config.verify.sandbox, config.verify.limits, container=config.verify.container) as sandbox:
         prepare(problems, Bench(sandbox), trivial=False)
     path = base_path(config.model.base, say)
+    first = None
     if config.model.adapter and not Project(Path(config.project)).ledger.exists():
-        check_adapter(config.model.base, read_adapter(config.model.adapter))
+        first = read_adapter(config.model.adapter)
+        check_adapter(config.model.base, first)
+    check_trainable(config.model.base, first, config.train.adapter)
     return PolicyRef(base=config.model.base, fingerprint=fingerprint(path))
 
 
@@ -95,7 +98,7 @@ def begin(config: Config) -> Iteration:
 
     Raises:
         UsageError, SandboxUnavailable: as `check`; or the project is about another base model.
-        AdapterError: the incumbent is damaged or was made for another base.
+        AdapterError: the incumbent is damaged, was made for another base or is not what `train.adapter` asks for.
         LedgerError: the ledger cannot be used.
     """
     base = check(config)
@@ -106,7 +109,7 @@ def begin(config: Config) -> Iteration:
         number, adapter = ledger.next_iteration(), ledger.incumbent()
     if adapter is not None:
         check_adapter(config.model.base, adapter)
-        check_shape(adapter, config.train.lora)
+        check_trainable(config.model.base, adapter, config.train.adapter)
     directory = project.run(number)
     write_json(directory / "config.json", config.dump())
     return Iteration(

@@ -3,10 +3,11 @@
 Axes: B sequences in a batch, T tokens, V vocabulary. Log-probabilities are float32, in nats.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
 from rlm_core import adapters, progress
 from rlm_core.answers import has_whole_block
 from rlm_core.base_model import base_path, end_token_ids
-from rlm_core.config import LoraSection
+from rlm_core.config import AdapterSection
 from rlm_core.decoding import Completion, Decoder, FinishReason, Request
 from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, ModelError
@@ -32,6 +33,11 @@ from rlm_core.records import AdapterRef
 _device = threading.RLock()
 """One user of the device at a time: generation, scoring and training are not overlapped on one machine."""
 
+_log = logging.getLogger(__name__)
+
+Scorer = Callable[[mx.array, mx.array, float], mx.array]
+"""`Policy.answer_logprobs` of some policy, not differentiable."""
+
 
 # -------------------------------------------------------------------------------------------------------------- policy
 
@@ -40,14 +46,22 @@ class Policy:
     """A loaded base model with an adapter or without one. Made by `load_policy`."""
 
     def __init__(
-        self, model: nn.Module, tokenizer: Any, base: str, adapter: AdapterRef | None, lora: LoraSection | None
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        base: str,
+        adapter: AdapterRef | None = None,
+        shape: AdapterSection | None = None,
+        quantised: frozenset[int] = frozenset(),
     ):
         self.model = model
         self.tokenizer = tokenizer
         self.base = base
         self.adapter = adapter
-        self.lora = lora
-        """Shape of the adapter's layers; None when the model has none."""
+        self.shape = shape
+        """Of the adapter that is on the model; None when there is none."""
+        self.quantised = quantised
+        """Bits per weight of the base's quantised layers, also where they were unpacked."""
 
     @property
     def name(self) -> str:
@@ -136,6 +150,7 @@ class Policy:
 
         The prompt runs through the model once and the answers attend to its keys and values, which saves most of the
         work when prompts are as long as answers. Padding on an answer's right does not change what stands before it.
+        Models whose caches do not keep everything compute each row from its beginning; the log says so.
 
         Args:
             prompt: int [1, P], the prompt's token ids.
@@ -147,7 +162,7 @@ class Policy:
             float32 [B, T]: the log-probability of each answer token given the prompt and the tokens before it.
         """
         rows = answers.shape[0]
-        if all(type(cache) is KVCache for cache in make_prompt_cache(self.model)):
+        if self._can_share_prompts:
             caches = [_DifferentiableCache() for _ in self.model.layers]
             last = self._hidden(prompt, caches)[:, -1:]
             rest = self._hidden(answers[:, :-1], caches) if answers.shape[1] > 1 else None
@@ -157,6 +172,13 @@ class Policy:
             tokens = mx.concatenate([mx.broadcast_to(prompt, (rows, prompt.shape[1])), answers[:, :-1]], axis=1)
             hidden = self._hidden(tokens, None)[:, prompt.shape[1] - 1 :]
         return chosen_logprobs(self._head, hidden, answers, temperature, differentiable)
+
+    @cached_property
+    def _can_share_prompts(self) -> bool:
+        odd = {type(cache).__name__ for cache in make_prompt_cache(self.model)} - {KVCache.__name__}
+        if odd:
+            _log_plain_scoring(self.base, "/".join(sorted(odd)))
+        return not odd
 
     def scoring_logits(self, tokens: mx.array) -> mx.array:
         """Logits [B, T, V] as `answer_logprobs` computes them, which must be those of the model itself."""
@@ -169,24 +191,49 @@ class Policy:
         head = getattr(self.model, "lm_head", None)
         return head(hidden) if head is not None else self.model.model.embed_tokens.as_linear(hidden)
 
-    def add_lora(self, lora: LoraSection, seed: int) -> None:
-        """Put untrained LoRA layers, whose output is zero, on the base model and make only them trainable.
+    def add_adapter(self, shape: AdapterSection, seed: int) -> None:
+        """Make an untrained adapter, which changes nothing yet, and make only it trainable.
 
         Raises:
-            AdapterError: a module of `lora.modules` is in no layer of this model.
+            AdapterError: this model has no such modules, or they do not allow this kind.
         """
         known = {name for layer in self.model.layers for name, _ in layer.named_modules()}
-        if missing := sorted(set(lora.modules) - known):
-            raise AdapterError(f"train.lora.modules: {', '.join(missing)} not in {self.base}")
+        if missing := sorted(set(shape.modules) - known):
+            raise AdapterError(f"train.adapter.modules: {', '.join(missing)} not in {self.base}")
+        adapters.check_quantised(self.base, self.quantised, shape.kind)
+        total = len(self.model.layers)
         mx.random.seed(seed % 2**32)
         self.model.freeze()
-        linear_to_lora_layers(self.model, lora.layers or len(self.model.layers), adapters.lora_parameters(lora))
+        if shape.kind != "full":
+            parameters = adapters.lora_parameters(shape)
+            try:
+                linear_to_lora_layers(self.model, shape.layers or total, parameters, use_dora=shape.kind == "dora")
+            except ValueError as error:
+                raise AdapterError(f"train.adapter.modules: {error}") from error
+        self.shape = adapters.settled(shape, total)
+        _make_trainable(self.model, self.shape)
         mx.eval(self.model.parameters())
-        self.lora = lora
+
+    @contextmanager
+    def base_scorer(self) -> Iterator[Scorer]:
+        """What scores answers as the base policy does, for the time of the block.
+
+        LoRA layers are switched off. DoRA and full training leave nothing to switch off, so the base is loaded a second
+        time; the copy's memory is free again when the block and whoever holds the scorer have ended.
+        """
+        if self.shape is None or self.shape.kind == "lora":
+            yield self._score_with_adapter_off
+        else:
+            yield partial(load_policy(self.base).answer_logprobs, differentiable=False)
+
+    def _score_with_adapter_off(self, prompt: mx.array, answers: mx.array, temperature: float) -> mx.array:
+        with self.adapter_off():
+            return self.answer_logprobs(prompt, answers, temperature, differentiable=False)
 
     @contextmanager
     def adapter_off(self) -> Iterator[None]:
         """The base policy, for the time of the block: LoRA layers contribute nothing."""
+        assert self.shape is None or self.shape.kind == "lora", "only LoRA layers can be switched off"
         layers = [module for _, module in self.model.named_modules() if hasattr(module, "lora_a")]
         scales = [layer.scale for layer in layers]
         try:
@@ -198,20 +245,45 @@ class Policy:
                 layer.scale = scale
 
     def trainable(self) -> dict[str, mx.array]:
-        """The trainable parameters by name."""
+        """The trainable parameters by name: those of the adapter."""
         return dict(tree_flatten(self.model.trainable_parameters()))
 
     def save_adapter(self, directory: Path, origin: dict[str, Any]) -> AdapterRef:
         """Write the adapter in mlx-lm's format; `origin` (source adapter, run, iteration …) goes into its config."""
-        assert self.lora is not None, "a policy without an adapter has nothing to save"
+        assert self.shape is not None, "a policy without an adapter has nothing to save"
         weights = self.trainable()
         path = write_atomic(
             directory / adapters.WEIGHTS, lambda file: mx.save_safetensors(str(file), weights, {"format": "mlx"})
         )
-        adapters.write_adapter_config(
-            directory, self.base, self.lora, self.lora.layers or len(self.model.layers), origin
-        )
+        layers = self.shape.layers or len(self.model.layers)
+        adapters.write_adapter_config(directory, self.base, self.shape, layers, origin)
         return AdapterRef(path=str(directory), sha256=sha256_of(path))
+
+
+def _make_trainable(model: nn.Module, shape: AdapterSection) -> None:
+    """Make the parameters of the adapter that is on the model trainable, and nothing else.
+
+    The only place that says which they are: training, checkpoints and adapter files take what is trainable.
+    """
+    model.freeze()
+    keys = ["lora_a", "lora_b"] + (["m"] if shape.kind == "dora" else [])
+    for layer in model.layers[-shape.layers :]:  # all of them when `layers` is 0
+        for name, module in layer.named_modules():
+            if name in shape.modules and shape.kind == "full":
+                module.unfreeze()
+            elif name in shape.modules and "lora_a" in module:
+                module.unfreeze(recurse=False, keys=keys)
+
+
+@cache
+def _log_plain_scoring(base: str, kinds: str) -> None:
+    """Once for each model: it is no fault, and an iteration loads a model several times."""
+    _log.warning(
+        "%s: log-probabilities are computed without sharing the prompt among its answers, which is slower: "
+        "its cache is a %s",
+        base,
+        kinds,
+    )
 
 
 class _DifferentiableCache:
@@ -287,15 +359,24 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
         tokenizer = load_tokenizer(path, eos_token_ids=end_token_ids(path, config))
     except Exception as error:
         raise ModelError(f"model.base = {base!r}: cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+    quantised = frozenset(module.bits for _, module in model.named_modules() if hasattr(module, "bits"))
+    model = _unpacked_on_cpu(model)
+    model.freeze()
+    shape = _put_on(model, base, adapter) if adapter else None
+    model = _unpacked_on_cpu(model)  # the adapter may be in 16 bits, too
+    # Dropout, which an adapter from elsewhere may have, would make log-probabilities differ by itself.
+    model.eval()
+    mx.eval(model.parameters())
+    policy = Policy(model, tokenizer, base, adapter, shape, quantised)
+    _check_scoring(policy)
+    return policy
+
+
+def _unpacked_on_cpu(model: nn.Module) -> nn.Module:
     if mx.default_device() == mx.cpu:
         model = dequantize_model(model)
         model.set_dtype(mx.float32)
-    model.freeze()
-    lora = _put_on(model, base, adapter) if adapter else None
-    mx.eval(model.parameters())
-    policy = Policy(model, tokenizer, base, adapter, lora)
-    _check_scoring(policy)
-    return policy
+    return model
 
 
 def _check_scoring(policy: Policy) -> None:
@@ -315,20 +396,19 @@ def _check_scoring(policy: Policy) -> None:
         raise ModelError(f"model.base = {policy.base!r}: models of type {kind!r} cannot be trained here yet")
 
 
-def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> LoraSection:
-    """Put the adapter's layers and weights on the model; the shape that it has."""
+def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> AdapterSection:
+    """Put the adapter's layers and weights on the model and make only them trainable; the shape that it has."""
     adapters.check_adapter(base, adapter)
-    config = adapters.read_adapter_config(adapter)
+    shape = adapters.read_shape(adapter, len(model.layers))
     try:
         load_adapters(model, adapter.path)
-        parameters = config["lora_parameters"]
-        layers = config["num_layers"]
-        return LoraSection(
-            rank=parameters["rank"],
-            scale=float(parameters["scale"]),
-            layers=0 if layers >= len(model.layers) else layers,
-            modules=tuple(parameters["keys"]),
-        )
+        _make_trainable(model, shape)
+        expected = dict(tree_flatten(model.trainable_parameters()))
+        found: Any = mx.load(str(Path(adapter.path, adapters.WEIGHTS)))
+        # mlx-lm leaves what is missing at random values; what the config does not name would be lost when saving.
+        if odd := sorted(expected.keys() ^ found.keys()):
+            raise ValueError(f"weights and config do not agree about {odd[0]} and {len(odd) - 1} others")
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise AdapterError(f"{adapter.path} does not fit {base!r}: {reason}") from error
+    return shape

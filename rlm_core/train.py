@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlm_core.adapters import check_trainable
 from rlm_core.batches import Experience, experience_from, minibatches
 from rlm_core.config import RolloutSection, TrainSection
-from rlm_core.errors import AdapterError
 from rlm_core.files import digest, read_jsonl, write_record
 from rlm_core.policy import Policy, device_policy_to_train
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Record, Rollout, StageResult, Verdict
@@ -90,10 +90,11 @@ def train(
         origin: written into the adapter's config (source adapter, run, iteration …).
 
     Raises:
-        AdapterError: the incumbent's shape is not the one that `section.lora` asks for.
+        AdapterError: this base cannot be trained as `section.adapter` asks, or the incumbent is of another shape.
         StageFailed: loss or gradient were not finite several times in a row.
     """
     started = time.monotonic()
+    check_trainable(base, incumbent, section.adapter)
     method = section.settled_method()
     experience = experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens)
     candidate: AdapterRef | None = None
@@ -125,30 +126,14 @@ def _train_on(
     taught = [(sample.rollout.id, sample.advantage) for group in experience.useful for sample in group]
     sampled = (experience.temperature, experience.max_tokens)
     identity = digest(policy.base, policy.name, section.dump(), sampled, seed, taught)
-    _prepare_adapter(policy, section, seed)
+    if policy.shape is None:
+        policy.add_adapter(section.adapter, derive_seed(seed, "lora"))
     trainer = Trainer(policy, section, experience, directory, identity)
     if incumbent is not None:
         trainer.read_optimizer(Path(incumbent.path, OPTIMIZER_STATE))
     metrics = trainer.run(minibatches(experience.useful, section, seed))
     adapter = directory / "adapter"
     trainer.write_optimizer(adapter / OPTIMIZER_STATE)
-    candidate = policy.save_adapter(adapter, {"kind": "lora", **origin})
+    candidate = policy.save_adapter(adapter, origin)
     (directory / CHECKPOINT).unlink(missing_ok=True)
     return candidate, metrics
-
-
-def _prepare_adapter(policy: Policy, section: TrainSection, seed: int) -> None:
-    """Make the adapter's weights, and only them, trainable."""
-    if policy.lora is None:
-        policy.add_lora(section.lora, derive_seed(seed, "lora"))
-    elif policy.lora != section.lora:
-        raise AdapterError(
-            f"the incumbent adapter has {_shape(policy.lora)}, train.lora asks for {_shape(section.lora)}; "
-            "set train.lora to the former or start a new project"
-        )
-    policy.model.freeze()
-    policy.model.unfreeze(keys=["lora_a", "lora_b"], strict=False)
-
-
-def _shape(lora: Any) -> str:
-    return f"rank {lora.rank}, scale {lora.scale:g}, layers {lora.layers or 'all'}, modules {'/'.join(lora.modules)}"

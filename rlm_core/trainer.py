@@ -19,7 +19,7 @@ from rlm_core.config import TrainSection
 from rlm_core.errors import StageFailed
 from rlm_core.files import write_atomic, write_jsonl
 from rlm_core.losses import Divisors, Scored, importance_weights, k3_divergence
-from rlm_core.policy import Policy
+from rlm_core.policy import Policy, Scorer
 from rlm_core.records import Record, Share
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -109,11 +109,11 @@ class Trainer:
 
     def run(self, steps: Sequence[list[MicroBatch]]) -> list[StepMetrics]:
         """Take every step that the checkpoint does not already hold; the metrics of all of them."""
-        steps = [[self.with_old_logprobs(batch) for batch in step] for step in steps]
-        metrics = self._resume()
-        loss_fn = policy_loss(self.section, self.experience.temperature)
         # Never train(): log-probabilities are compared all along, and dropout would make them differ by itself.
         self.policy.model.eval()
+        steps = self.scored(steps)
+        metrics = self._resume()
+        loss_fn = policy_loss(self.section, self.experience.temperature)
         for number in range(len(metrics), len(steps)):
             metrics.append(self._step(number, steps[number], loss_fn))
             write_jsonl(self.directory / "metrics.jsonl", metrics)
@@ -128,18 +128,27 @@ class Trainer:
             )
         return metrics
 
-    def with_old_logprobs(self, batch: MicroBatch) -> MicroBatch:
+    def scored(self, steps: Sequence[Sequence[MicroBatch]]) -> list[list[MicroBatch]]:
+        """The same batches with what the policies before training make of their answers.
+
+        All of them before the first step, so that a second copy of the base model is in memory only until then.
+        """
+        if self.section.kl_weight == 0:
+            return [[self._with_old_logprobs(batch, None) for batch in step] for step in steps]
+        with self.policy.base_scorer() as reference:
+            return [[self._with_old_logprobs(batch, reference) for batch in step] for step in steps]
+
+    def _with_old_logprobs(self, batch: MicroBatch, reference: Scorer | None) -> MicroBatch:
         """Score the answers with the trainer's own forward pass before anything is trained."""
         temperature = self.experience.temperature
         old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
-        reference = None
         mx.eval(old)
-        if self.section.kl_weight > 0:
-            with self.policy.adapter_off():
-                reference = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
-                mx.eval(reference)
+        compared = None
+        if reference is not None:
+            compared = reference(batch.prompt, batch.answers, temperature)
+            mx.eval(compared)
         progress.report("train", 0, 0)
-        return replace(batch, old_logprobs=old, reference_logprobs=reference)
+        return replace(batch, old_logprobs=old, reference_logprobs=compared)
 
     def divisors(self, step: Sequence[MicroBatch]) -> Divisors:
         """What the losses of this minibatch are divided by."""

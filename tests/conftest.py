@@ -36,7 +36,7 @@ def make_config(tiny_model: Path, tmp_path: Path) -> MakeConfig:
                 "learning_rate": 5e-3,
                 "epochs": 2,
                 "minibatch": 12,
-                "lora": {"rank": 4, "modules": ["mlp.down_proj"]},
+                "adapter": {"rank": 4, "modules": ["mlp.down_proj"]},
             },
             "evaluate": {"benchmark": benchmark, "holdout": holdout, "samples": 3, "max_tokens": 20},
             "prefect": {"retry_delay_s": 0.0},

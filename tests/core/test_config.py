@@ -41,11 +41,11 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
 
 def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "some.yaml"
-    path.write_text("seed: 3\ntrain: {lora: {rank: 4}}\nfilter: {prompt_chars: [1, 9], blocked: []}\n")
+    path.write_text("seed: 3\ntrain: {adapter: {rank: 4}}\nfilter: {prompt_chars: [1, 9], blocked: []}\n")
     config = load_config(path)
     expected = Config().dump()
     expected["seed"] = 3
-    expected["train"]["lora"]["rank"] = 4
+    expected["train"]["adapter"]["rank"] = 4
     expected["filter"].update(prompt_chars=[1, 9], blocked=[])
     assert config.dump() == expected
 
@@ -59,9 +59,10 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
             "rollout.max_token: unknown setting; did you mean max_tokens? allowed: group_size, max",
         ),
         (
-            "train: {lora: {rnk: 8}}",
-            "train.lora.rnk: unknown setting; did you mean rank? allowed: rank, scale, layers",
+            "train: {adapter: {rnk: 8}}",
+            "train.adapter.rnk: unknown setting; did you mean rank? allowed: kind, rank, scale, layers",
         ),
+        ("train: {lora: {rank: 8}}", "train.lora: unknown setting; did you mean adapter? allowed: method"),
         ("verify: {limits: {dept: 9}}", "verify.limits.dept: unknown setting; did you mean depth? allowed: load_s"),
         ("rolout: {}", "rolout: unknown setting; did you mean rollout? allowed: project, seed, model, generate"),
         ("zzz: 1", "zzz: unknown setting; allowed: project, seed, model, generate"),
@@ -83,7 +84,7 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         # out of range
         ("seed: -1", "seed = -1: Input should be greater than or equal to 0"),
         ("seed: 2147483648", "seed = 2147483648: Input should be less than 2147483648"),
-        ("train: {lora: {rank: 0}}", "train.lora.rank = 0: Input should be greater than or equal to 1"),
+        ("train: {adapter: {rank: 0}}", "train.adapter.rank = 0: Input should be greater than or equal to 1"),
         ("train: {learning_rate: .nan}", "train.learning_rate = nan: Input should be"),
         ("train: {method: ppo}", "train.method = 'ppo': Input should be 'grpo', 'dr_grpo', 'dapo', 'gspo', 'cispo', "),
         ("train: {clip_low: 1.1}", "train.clip_low = 1.1: Input should be less than or equal to 1"),
@@ -109,6 +110,9 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         # settings that the chosen method has no use for
         ("train: {method: rloo, clip_low: 0.2}", "this method does not use clip_low; take it out or choose another"),
         ("train: {overlong_penalty: 1}", "this method does not use overlong_penalty; take it out or choose another"),
+        ("train: {adapter: {kind: full, rank: 8}}", "train.adapter.rank = 8: kind full does not use it; take it out"),
+        ("train: {adapter: {scale: 1, kind: full}}", "train.adapter.scale = 1: kind full does not use it; take it"),
+        ("train: {adapter: {kind: prefix, rank: 8}}", "train.adapter.kind = 'prefix': Input should be 'lora', 'dora'"),
         # files of another kind
         ("a: [", "is not YAML: "),
         ("a: b: c", "is not YAML: "),
@@ -159,6 +163,8 @@ def test_the_source_of_settings_that_come_as_json_is_named() -> None:
         {},
         {"seed": 5, "model": {"adapter": "some/where"}, "gate": {"rule": "ema"}},
         {"train": {"method": "rloo"}},
+        {"train": {"adapter": {"kind": "full", "modules": ["mlp"]}}},
+        {"train": {"adapter": {"kind": "dora", "rank": None, "scale": 1.5}}},
         {"train": {"method": "dapo", "overlong_buffer": 0.5, "clip_high": 0.3}},
         {"filter": {"prompt_chars": [1, 2], "blocked": ["ü\\b"]}, "verify": {"limits": {"case_s": 0.5}}},
     ],
@@ -168,10 +174,16 @@ def test_dump_and_parse_are_a_round_trip(content: dict[str, Any]) -> None:
     assert Config.parse(json.loads(json.dumps(config.dump()))) == config
 
 
+def test_rank_and_scale_are_recorded_as_they_are_used() -> None:
+    assert (Config().train.adapter.rank, Config().train.adapter.scale) == (16, 2.0)
+    full = parse_config({"train": {"adapter": {"kind": "full"}}}).train.adapter
+    assert (full.rank, full.scale) == (None, None)
+
+
 def test_an_integer_is_a_fine_float() -> None:
-    config = parse_config({"train": {"lora": {"scale": 2}}, "verify": {"limits": {"case_s": 1}}})
-    assert isinstance(config.train.lora.scale, float)
-    assert (config.train.lora.scale, config.verify.limits.case_s) == (2.0, 1.0)
+    config = parse_config({"train": {"adapter": {"scale": 2}}, "verify": {"limits": {"case_s": 1}}})
+    assert isinstance(config.train.adapter.scale, float)
+    assert (config.train.adapter.scale, config.verify.limits.case_s) == (2.0, 1.0)
 
 
 def test_a_config_cannot_be_changed_in_place() -> None:

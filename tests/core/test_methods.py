@@ -12,7 +12,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from rlm_core.batches import MicroBatch, Sample, experience_from, micro_batch, minibatches
-from rlm_core.config import LoraSection, TrainSection
+from rlm_core.config import AdapterSection, TrainSection
 from rlm_core.losses import Divisors
 from rlm_core.methods import METHODS, MethodName
 from rlm_core.policy import Policy, load_policy
@@ -22,7 +22,7 @@ from tests.core import reference
 from tests.core.conftest import Judged
 from tests.core.reference import Answer, Group
 
-LORA = LoraSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
+LORA = AdapterSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
 every = pytest.mark.parametrize("name", METHODS)
 
 
@@ -253,7 +253,7 @@ def test_settings_take_the_place_of_the_methods_own() -> None:
 
 def lora_policy(model: Path) -> Policy:
     policy = load_policy(str(model))
-    policy.add_lora(LORA, seed=1)
+    policy.add_adapter(LORA, seed=1)
     return policy
 
 
@@ -268,7 +268,7 @@ def gradient_of(
     name: MethodName, judged: Judged, model: Path, micro: int = 6, pad: int = 0, shuffle: bool = False
 ) -> dict[str, np.ndarray]:
     """The gradient of one minibatch of all useful groups, at a policy that has moved since the answers were scored."""
-    section = TrainSection(method=name, kl_weight=0.1, lora=LORA)
+    section = TrainSection(method=name, kl_weight=0.1, adapter=LORA)
     experience = experience_from(judged.rollouts, judged.verdicts, section.settled_method(), 1.0, 20)
     policy = lora_policy(model)
     shake(policy, seed=1, size=0.02)
@@ -277,7 +277,7 @@ def gradient_of(
     batches = [micro_batch(group[i : i + micro], pad) for group in groups for i in range(0, len(group), micro)]
     if shuffle:
         batches = [micro_batch(batch.samples[::-1]) for batch in batches[::-1]]
-    batches = [trainer.with_old_logprobs(batch) for batch in batches]
+    [batches] = trainer.scored([batches])
     shake(policy, seed=2, size=0.01)
     divisors = trainer.divisors(batches)
     _, gradient, figures = trainer.accumulate(batches, policy_loss(section, 1.0), divisors)
@@ -301,7 +301,7 @@ def test_what_does_not_change_the_gradient(
 
 
 def test_a_loss_is_divided_by_what_its_whole_minibatch_has(judged: Judged, tiny_model: Path) -> None:
-    section = TrainSection(lora=LORA)
+    section = TrainSection(adapter=LORA)
     experience = experience_from(judged.rollouts, judged.verdicts, section.settled_method(), 1.0, max_tokens=500)
     trainer = Trainer(lora_policy(tiny_model), section, experience, Path("unused"), "unused")
     group = experience.useful[0]
@@ -313,7 +313,7 @@ def test_a_loss_is_divided_by_what_its_whole_minibatch_has(judged: Judged, tiny_
 def test_a_step_moves_the_adapter_and_nothing_else(
     name: MethodName, judged: Judged, tiny_model: Path, tmp_path: Path
 ) -> None:
-    section = TrainSection(method=name, learning_rate=1e-2, minibatch=12, lora=LORA)
+    section = TrainSection(method=name, learning_rate=1e-2, minibatch=12, adapter=LORA)
     experience = experience_from(judged.rollouts, judged.verdicts, section.settled_method(), 1.0, 20)
     policy = lora_policy(tiny_model)
     before = {key: np.array(value) for key, value in tree_flatten(policy.model.parameters())}

@@ -10,8 +10,8 @@ import pytest
 
 from rlm_core import progress
 from rlm_core.batches import experience_from
-from rlm_core.config import LoraSection, RolloutSection, TrainSection, VerifySection
-from rlm_core.errors import AdapterError, Interrupted, StageFailed
+from rlm_core.config import AdapterSection, RolloutSection, TrainSection, VerifySection
+from rlm_core.errors import Interrupted, StageFailed
 from rlm_core.methods import METHODS
 from rlm_core.policy import load_policy
 from rlm_core.records import AdapterRef
@@ -21,8 +21,8 @@ from rlm_core.verify import judge_rollouts
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
 
-LORA = LoraSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
-SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, lora=LORA)
+LORA = AdapterSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
+SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, adapter=LORA)
 
 
 def train_here(
@@ -68,7 +68,7 @@ def test_only_adapter_weights_are_trainable_and_the_base_does_not_move(
 
 
 def test_number_of_layers_is_honoured_from_the_last(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
-    report = train_here(judged, tiny_model, tmp_path, lora=LORA.model_copy(update={"layers": 1}))
+    report = train_here(judged, tiny_model, tmp_path, adapter=LORA.model_copy(update={"layers": 1}))
     assert {name.split(".layers.")[1].split(".")[0] for name in weights(report.candidate)} == {"1"}
 
 
@@ -154,14 +154,6 @@ def test_the_next_iteration_goes_on_from_adapter_and_optimizer(
         for a, b in zip(weights(first.candidate).values(), weights(second.candidate).values(), strict=True)
     ]
     assert 0 < max(moved) < 1
-
-
-def test_an_incumbent_of_another_shape_is_refused(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
-    first = train_here(judged, tiny_model, tmp_path / "1")
-    with pytest.raises(AdapterError, match=r"rank 4.*rank 8"):
-        train_here(
-            judged, tiny_model, tmp_path / "2", incumbent=first.candidate, lora=LORA.model_copy(update={"rank": 8})
-        )
 
 
 def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(
