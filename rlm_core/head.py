@@ -7,8 +7,9 @@ With logits z = head(h) of a position, the token y that was chosen there and the
 
 A loss depends on h only by log p(y), one number a position, so its gradient with respect to h is that number's times
 the second line. Both lines are worked out together, a chunk of positions at a time, and only they are kept: the memory
-does not grow with positions times vocabulary, and no exponential is computed twice. On a CPU, where MLX computes one
-exponential after the other, NumPy computes them.
+does not grow with positions times vocabulary, and no exponential is computed twice. Where no gradient is asked for and
+the device is a CPU, on which MLX computes one exponential after the other, NumPy computes them; not within a gradient,
+because the graph would have to be evaluated half-way, and all that it holds be kept.
 
 Axes: B rows, T positions, N positions in a chunk, D width of the model, V vocabulary.
 """
@@ -19,7 +20,7 @@ from typing import cast
 import mlx.core as mx
 import numpy as np
 
-_CHUNK = 256
+_CHUNK = 64
 """Positions whose logits are in memory at once."""
 
 Head = Callable[[mx.array], mx.array]
@@ -51,61 +52,40 @@ def chosen_logprobs(
 
 def _chunk(head: Head, hidden: mx.array, tokens: mx.array, temperature: float, differentiable: bool) -> mx.array:
     if not differentiable:
-        return _worked_out(head, hidden, tokens, temperature, with_slopes=False)[0]
-    kept: list[mx.array] = []
+        return _logprobs(head(hidden).astype(mx.float32) / temperature, tokens)
 
     @mx.custom_function
-    def logprobs(states: mx.array) -> mx.array:
-        values, slopes = _worked_out(head, states, tokens, temperature, with_slopes=True)
-        mx.eval(values, slopes)
-        kept.append(slopes)
-        return values
+    def with_slopes(states: mx.array) -> tuple[mx.array, mx.array]:
+        return _with_slopes(head, states, tokens, temperature)
 
-    @logprobs.vjp
-    def backward(_states: mx.array, cotangent: mx.array, _values: mx.array) -> mx.array:
-        return (cotangent[:, None] * kept[0]).astype(hidden.dtype)
+    @with_slopes.vjp
+    def backward(_states: mx.array, cotangents: list[mx.array], outputs: list[mx.array]) -> mx.array:
+        return (cotangents[0][:, None] * outputs[1]).astype(hidden.dtype)
 
-    return cast(mx.array, logprobs(hidden))
+    logprobs, _ = cast(tuple[mx.array, mx.array], with_slopes(hidden))
+    return logprobs
 
 
-def _worked_out(
-    head: Head, hidden: mx.array, tokens: mx.array, temperature: float, with_slopes: bool
-) -> tuple[mx.array, mx.array]:
-    """Log-probabilities [N] and, if asked for, their gradients with respect to the hidden states, [N, D]."""
+def _logprobs(logits: mx.array, tokens: mx.array) -> mx.array:
+    """Log-probabilities [N] from logits [N, V] at the temperature."""
+    if mx.default_device() != mx.cpu:
+        return mx.take_along_axis(logits, tokens[:, None], axis=-1)[:, 0] - mx.logsumexp(logits, axis=-1)
+    weights = np.array(logits)
+    weights -= weights.max(axis=-1, keepdims=True)
+    chosen = weights[np.arange(len(weights)), np.array(tokens)]
+    np.exp(weights, out=weights)
+    return mx.array(chosen - np.log(weights.sum(axis=-1)))
+
+
+def _with_slopes(head: Head, hidden: mx.array, tokens: mx.array, temperature: float) -> tuple[mx.array, mx.array]:
+    """Log-probabilities [N] and their gradients with respect to the hidden states, [N, D]."""
     logits = head(hidden).astype(mx.float32) / temperature
-    softmax = _softmax_by_numpy if mx.default_device() == mx.cpu else _softmax_by_mlx
-    logprobs, difference = softmax(logits, tokens, temperature, with_slopes)
-    if not with_slopes:
-        return logprobs, difference
+    shifted = logits - mx.max(logits, axis=-1, keepdims=True)
+    weights = mx.exp(shifted)
+    totals = mx.sum(weights, axis=-1)
+    logprobs = mx.take_along_axis(shifted, tokens[:, None], axis=-1)[:, 0] - mx.log(totals)
+    difference = (
+        (weights * (-1 / (temperature * totals))[:, None]).at[mx.arange(len(tokens)), tokens].add(1 / temperature)
+    )
     _, [slopes] = mx.vjp(lambda states: head(states).astype(mx.float32), [hidden], [difference])
     return logprobs, slopes
-
-
-def _softmax_by_numpy(
-    logits: mx.array, tokens: mx.array, temperature: float, with_slopes: bool
-) -> tuple[mx.array, mx.array]:
-    """Log-probabilities [N] and, if asked for, (e_y - softmax) / τ, [N, V]."""
-    weights = np.array(logits)
-    places = np.arange(len(weights)), np.array(tokens)
-    weights -= weights.max(axis=-1, keepdims=True)
-    chosen = weights[places]
-    np.exp(weights, out=weights)
-    totals = weights.sum(axis=-1)
-    logprobs = mx.array(chosen - np.log(totals))
-    if not with_slopes:
-        return logprobs, logprobs
-    weights *= -1 / (temperature * totals[:, None])
-    weights[places] += 1 / temperature
-    return logprobs, mx.array(weights)
-
-
-def _softmax_by_mlx(
-    logits: mx.array, tokens: mx.array, temperature: float, with_slopes: bool
-) -> tuple[mx.array, mx.array]:
-    """The same where MLX is quick at it."""
-    totals = mx.logsumexp(logits, axis=-1, keepdims=True)
-    logprobs = (mx.take_along_axis(logits, tokens[:, None], axis=-1) - totals)[:, 0]
-    if not with_slopes:
-        return logprobs, logprobs
-    weights = mx.exp(logits - totals) / -temperature
-    return logprobs, weights.at[mx.arange(len(tokens)), tokens].add(1 / temperature)
