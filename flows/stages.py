@@ -8,8 +8,7 @@ from flows.fan_out import FanOut
 from flows.runners import VerifyRunner, verify_runner
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
-from rlm_core.progress import report
-from rlm_core.rollout import rollouts_per_shard
+from rlm_core.rollout import announce_shards
 from rlm_core.sources.problem_files import file_digest
 from rlm_core.verifiers.function import sources
 from tasks.evaluate import evaluate
@@ -68,7 +67,8 @@ class Stages:
 
     def rollout_and_verify(self, problems: Result) -> tuple[list[Result], list[Result]]:
         """Fan out over shards. A shard is verified as soon as its rollouts are there."""
-        counts = self._announce_shards(problems)
+        count = int(str(results_of(problems).figures["problems"]))
+        counts = announce_shards(count, self._config.rollout)
         with verify_runner(self._config) as runner:
             return FanOut(
                 sample=lambda shard: self._rollout(problems, shard),
@@ -106,6 +106,7 @@ class Stages:
             rollout=self._config.rollout,
             seed=self._it.stage_seed("train"),
             iteration=self._it.number,
+            corpus=self._it.corpus,
         )
 
     def evaluate(self, trained: Result) -> list[Result]:
@@ -139,11 +140,3 @@ class Stages:
         files = {name: file_digest(name) for name in reads or []}
         own = sources(self._config.verify.functions) if judges else {}
         return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files | own}
-
-    def _announce_shards(self, problems: Result) -> list[int]:
-        """Report the work that is to come, so that a watcher knows the whole of it; the rollouts of each shard."""
-        counts = rollouts_per_shard(int(str(results_of(problems).figures["problems"])), self._config.rollout)
-        for shard, count in enumerate(counts):
-            for stage in ("rollout", "verify"):
-                report(stage, 0, count, part=f"{shard:03d}")
-        return counts

@@ -35,7 +35,9 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
         ),
         "trained": (
             f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
-            f"from {summary.useful_groups} useful groups in {summary.train_s:.0f} s"
+            f"from {summary.useful_groups} useful groups "
+            + (f"and on {summary.rehearsed} earlier answers " if summary.rehearsed else "")
+            + f"in {summary.train_s:.0f} s"
         ),
     }
     for name, comparison in (("benchmark", decision.benchmark), ("holdout", decision.holdout)):

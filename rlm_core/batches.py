@@ -66,6 +66,18 @@ class MicroBatch:
     reference_logprobs: mx.array | None = None
 
 
+@dataclass(frozen=True)
+class Rehearsed:
+    """One earlier answer as arrays: `prompt` int [1, P], `answer` int [1, T], its end token included."""
+
+    prompt: mx.array
+    answer: mx.array
+
+
+Batch = MicroBatch | Rehearsed
+"""What is in memory at once."""
+
+
 def experience_from(
     rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], method: Method, temperature: float, max_tokens: int
 ) -> Experience:
@@ -106,6 +118,13 @@ def minibatches(groups: Sequence[list[Sample]], section: TrainSection, seed: int
         if step:
             steps.append(step)
     return steps
+
+
+def with_rehearsed(steps: Sequence[list[MicroBatch]], rehearsed: Sequence[Rehearsed]) -> list[list[Batch]]:
+    """The minibatches with earlier answers added, to each in proportion to its rollouts, as nearly as they divide."""
+    rollouts = np.cumsum([sum(len(batch.samples) for batch in step) for step in steps])
+    ends = [round(len(rehearsed) * up_to / rollouts[-1]) for up_to in rollouts]
+    return [[*step, *rehearsed[start:end]] for step, start, end in zip(steps, [0, *ends[:-1]], ends, strict=True)]
 
 
 def micro_batch(samples: Sequence[Sample], extra_padding: int = 0) -> MicroBatch:

@@ -214,6 +214,21 @@ _LOW_RANK: dict[str, float] = {"rank": 16, "scale": 2.0}
 """What is taken where the adapter has low rank and nothing is given."""
 
 
+class RehearsalSection(Section):
+    """Earlier answers among those that are trained on; docs/training.md says how.
+
+    Who knows `mix_old_ratio` and `hard_ratio` from elsewhere finds them here as `share` and `hard_share`.
+    """
+
+    corpus_size: Positive = 1_000
+    """Answers that the project keeps, one of each problem. The oldest go first, of equally old ones the easiest. They
+    are kept whether or not any are rehearsed."""
+    share: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+    """Part of the answers trained on that are rehearsed; fewer when the corpus has fewer, as none is taken twice."""
+    hard_share: Share = 0.5
+    """Part of the rehearsed answers that is drawn from the half of the corpus with the lower measured pass rates."""
+
+
 class TrainSection(Section):
     """Policy gradients on the rollouts' tokens; docs/training.md compares the methods."""
 
@@ -243,6 +258,7 @@ class TrainSection(Section):
     importance_cap: Annotated[float, Field(ge=1)] = 2.0
     """Upper bound of the truncated importance weight between sampler and trainer, with every method."""
     adapter: AdapterSection = AdapterSection()
+    rehearsal: RehearsalSection = RehearsalSection()
 
     @model_validator(mode="after")
     def _method_uses_what_is_given(self) -> "TrainSection":

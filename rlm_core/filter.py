@@ -191,7 +191,7 @@ def refusal(problem: Problem, section: FilterSection, known: KnownProblems, sand
     for name, rule in RULES.items():
         if reason := rule(problem, section):
             return name, reason
-    if repeated := _repeats(problem, known, list(known.groups), section.max_similarity):
+    if repeated := repeats(problem, known, list(known.groups), section.max_similarity):
         return repeated
     return _cannot_be_judged(problem, sandbox)
 
@@ -225,7 +225,7 @@ def filter_proposals(
         if len(problems) >= wanted:
             break
         others = [group for group in known.groups if group not in ("corpus", "bank")]
-        if refused := _repeats(problem, known, others, section.max_similarity):
+        if refused := repeats(problem, known, others, section.max_similarity):
             rejections.append(_rejection(problem, *refused))
             continue
         problems.append(problem)
@@ -233,7 +233,7 @@ def filter_proposals(
     return problems, rejections
 
 
-def _repeats(
+def repeats(
     problem: Problem, known: KnownProblems, groups: Sequence[str], max_similarity: float
 ) -> tuple[str, str] | None:
     """Rule and reason when a problem is the same as a known one, or nearly."""

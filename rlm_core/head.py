@@ -74,7 +74,7 @@ def _logprobs(logits: mx.array, tokens: mx.array) -> mx.array:
     weights -= weights.max(axis=-1, keepdims=True)
     chosen = weights[np.arange(len(weights)), np.array(tokens)]
     np.exp(weights, out=weights)
-    return mx.array(chosen - np.log(weights.sum(axis=-1)))
+    return mx.array((chosen - np.log(weights.sum(axis=-1, dtype=np.float64))).astype(np.float32))
 
 
 def _with_slopes(head: Head, hidden: mx.array, tokens: mx.array, temperature: float) -> tuple[mx.array, mx.array]:

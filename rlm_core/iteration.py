@@ -18,6 +18,7 @@ from rlm_core.project import Project
 from rlm_core.records import (
     AdapterRef,
     ExamReport,
+    FileRef,
     GateDecision,
     PolicyRef,
     Record,
@@ -26,6 +27,7 @@ from rlm_core.records import (
     StageResult,
     Verdict,
 )
+from rlm_core.rehearsal import write_corpus
 from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.problem_files import read_problems
@@ -49,6 +51,8 @@ class Iteration(Record):
     """Of this iteration; its stages' seeds derive from it."""
     exam_seed: int
     """The same in every iteration of a project, so that exams can be compared."""
+    corpus: FileRef | None
+    """What may be rehearsed: the corpus as earlier iterations left it. None when nothing is to be rehearsed."""
     started: float
 
     def stage_seed(self, stage: str) -> int:
@@ -107,6 +111,7 @@ def begin(config: Config) -> Iteration:
         first = read_adapter(config.model.adapter) if config.model.adapter and not ledger.base() else None
         ledger.begin(Base(name=base.base, fingerprint=base.fingerprint), first)
         number, adapter = ledger.next_iteration(), ledger.incumbent()
+        earlier = ledger.corpus(before=number) if config.train.rehearsal.share else None
     if adapter is not None:
         check_adapter(config.model.base, adapter)
         check_trainable(config.model.base, adapter, config.train.adapter)
@@ -120,6 +125,7 @@ def begin(config: Config) -> Iteration:
         incumbent=base.model_copy(update={"adapter": adapter}),
         seed=derive_seed(config.seed, number),
         exam_seed=derive_seed(config.seed, "exams"),
+        corpus=write_corpus(directory, earlier, config) if earlier is not None else None,
         started=time.time(),
     )
 
@@ -160,7 +166,11 @@ def finish(
     write_record(directory / "decision.json", decision)
     with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
         ledger.commit(
-            decision, config.gate.ema_weight, outcomes(problems, sampled, judged), summary.model_dump(mode="json")
+            decision,
+            config.gate.ema_weight,
+            outcomes(problems, sampled, judged),
+            summary.model_dump(mode="json"),
+            config.train.rehearsal.corpus_size,
         )
     return decision, summary
 

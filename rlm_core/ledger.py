@@ -14,7 +14,7 @@ from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
 from rlm_core.gate import PastScores
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record, Share
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -48,6 +48,17 @@ class ProblemOutcome(Record):
     passed: int
     passed_rollout_id: str | None = None
     passed_text: str | None = None
+
+
+class CorpusAnswer(Record):
+    """An earlier answer that passed."""
+
+    problem: Problem
+    rollout_id: str
+    iteration: int
+    text: str
+    pass_rate: Share
+    """Of the problem's rollouts, when it was last tried."""
 
 
 class Base(Record):
@@ -119,6 +130,28 @@ class Ledger:
         rows = self._connection.execute("SELECT content, passed, rollouts FROM problems ORDER BY iteration, rowid")
         return [(_stored(Problem, _json(content)), passed / max(1, total)) for content, passed, total in rows]
 
+    def corpus(self, before: int) -> list[CorpusAnswer]:
+        """The answers from iterations before this one, oldest first, with what was known of their problems then."""
+        rows = self._connection.execute(
+            """
+            SELECT problems.content, rollout_id, corpus.iteration, text, passed, rollouts
+            FROM corpus JOIN problems ON problems.id = problem_id AND problems.iteration = (
+                SELECT MAX(iteration) FROM problems WHERE id = problem_id AND rollouts > 0 AND iteration < :before)
+            WHERE corpus.iteration < :before ORDER BY corpus.iteration, corpus.rowid
+            """,
+            {"before": before},
+        )
+        return [
+            CorpusAnswer(
+                problem=_stored(Problem, _json(content)),
+                rollout_id=rollout_id,
+                iteration=iteration,
+                text=text,
+                pass_rate=passed / rollouts,
+            )
+            for content, rollout_id, iteration, text, passed, rollouts in rows
+        ]
+
     def corpus_size(self) -> int:
         """Answers in the corpus."""
         [count] = self._connection.execute("SELECT COUNT(*) FROM corpus").fetchone()
@@ -154,11 +187,19 @@ class Ledger:
             self._connection.execute("INSERT OR REPLACE INTO exams VALUES (?, ?)", (key, report.model_dump_json()))
 
     def commit(
-        self, decision: GateDecision, ema_weight: float, outcomes: Sequence[ProblemOutcome], summary: dict[str, Any]
+        self,
+        decision: GateDecision,
+        ema_weight: float,
+        outcomes: Sequence[ProblemOutcome],
+        summary: dict[str, Any],
+        corpus_size: int | None = None,
     ) -> None:
         """Record an iteration's end: decision, pointers, best scores, problems and corpus, all or nothing.
 
         Committing the same iteration again changes nothing.
+
+        Args:
+            corpus_size: answers that are kept at most; None keeps all.
         """
         with self._connection:
             done = self._connection.execute(
@@ -168,6 +209,7 @@ class Ledger:
             if done.rowcount == 0:
                 return
             self._add_outcomes(decision.iteration, outcomes)
+            self._bound_corpus(corpus_size)
             if decision.candidate is not None:
                 self._connection.execute(
                     "INSERT OR REPLACE INTO adapters VALUES (?, ?, ?, ?, ?)",
@@ -196,8 +238,27 @@ class Ledger:
             [(o.problem.id, iteration, o.problem.model_dump_json(), o.rollouts, o.passed) for o in outcomes],
         )
         self._connection.executemany(
-            "INSERT OR IGNORE INTO corpus VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO corpus VALUES (?, ?, ?, ?)",
             [(o.passed_rollout_id, iteration, o.problem.id, o.passed_text) for o in outcomes if o.passed_rollout_id],
+        )
+
+    def _bound_corpus(self, size: int | None) -> None:
+        """Keep the newest answer of each problem, and of those so many: the oldest go, of equally old ones the easiest.
+
+        Newest, because it is the likest to what the policy would say now; oldest and not easiest first, because hard
+        problems would pile up that are no longer hard.
+        """
+        self._connection.execute(
+            "DELETE FROM corpus WHERE rowid NOT IN (SELECT MAX(rowid) FROM corpus GROUP BY problem_id)"
+        )
+        self._connection.execute(
+            """
+            DELETE FROM corpus WHERE rowid NOT IN (
+                SELECT corpus.rowid FROM corpus
+                LEFT JOIN problems ON problems.id = problem_id AND problems.iteration = corpus.iteration
+                ORDER BY corpus.iteration DESC, CAST(passed AS REAL) / rollouts, corpus.rowid LIMIT ?)
+            """,
+            (-1 if size is None else size,),
         )
 
     def _point(self, iteration: int, adapter: AdapterRef | None) -> None:

@@ -97,6 +97,20 @@ class Policy:
         kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
         return self.tokenizer.decode(list(kept))
 
+    def answer_tokens(self, text: str) -> tuple[int, ...]:
+        """An answer's text as token ids, with the token that ends an answer: what `text` undoes."""
+        return (*self.tokenizer.encode(text, add_special_tokens=False), self._end_token)
+
+    @cached_property
+    def _end_token(self) -> int:
+        """The token that ends an answer in the chat template, which need not be the tokenizer's own end token."""
+        if self.tokenizer.chat_template is not None:
+            turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+            for token in reversed(list(self.tokenizer.apply_chat_template(turns))):
+                if token in self._end_tokens:
+                    return token
+        return self.tokenizer.eos_token_id
+
     def sample(
         self,
         requests: Sequence[Request],

@@ -44,6 +44,15 @@ def rollouts_per_shard(problems: int, section: RolloutSection) -> list[int]:
     return [min(size, problems - first) * section.group_size for first in range(0, problems, size)]
 
 
+def announce_shards(problems: int, section: RolloutSection) -> list[int]:
+    """Report the work that is to come, so that a watcher knows the whole of it; the rollouts of each shard."""
+    counts = rollouts_per_shard(problems, section)
+    for shard, count in enumerate(counts):
+        for stage in ("rollout", "verify"):
+            progress.report(stage, 0, count, part=f"{shard:03d}")
+    return counts
+
+
 def sample_rollouts(
     policy: Policy,
     problems: Sequence[Problem],

@@ -56,6 +56,8 @@ class Summary(Record):
     verify_latency: Latency
     trained_steps: int
     trained_tokens: int
+    rehearsed: int = 0
+    """Answers of earlier iterations that were trained on too."""
     useful_groups: int
     train_s: float
     duration_s: float
@@ -93,6 +95,7 @@ def summarise(
         verify_latency=_latency([verdict.latency_s for verdict in judged]),
         trained_steps=trained.steps,
         trained_tokens=trained.tokens,
+        rehearsed=trained.rehearsed,
         useful_groups=trained.useful_groups,
         train_s=trained.duration_s,
         duration_s=duration_s,
@@ -126,12 +129,15 @@ def problem_metrics(
 def outcomes(
     problems: Sequence[Problem], rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
 ) -> list[ProblemOutcome]:
-    """What the ledger keeps of each problem: its measured pass rate, and its shortest answer that passed."""
+    """What the ledger keeps of each problem: its measured pass rate, and its shortest answer that passed.
+
+    An answer that the limit on tokens cut off is not kept: rehearsing it would teach to end in mid-sentence.
+    """
     by_problem = _by_problem(verdicts)
     passed_ids = {verdict.rollout_id for verdict in verdicts if verdict.passed}
     shortest: dict[str, Rollout] = {}
     for rollout in sorted(rollouts, key=lambda rollout: len(rollout.tokens)):
-        if rollout.id in passed_ids:
+        if rollout.id in passed_ids and rollout.finish_reason != "length":
             shortest.setdefault(rollout.problem_id, rollout)
     result = []
     for problem in problems:

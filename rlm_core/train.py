@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from rlm_core.adapters import check_trainable
-from rlm_core.batches import Experience, experience_from, minibatches
+from rlm_core.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
 from rlm_core.config import RolloutSection, TrainSection
-from rlm_core.files import digest, read_jsonl, write_record
+from rlm_core.files import digest, read_jsonl, write_jsonl, write_record
+from rlm_core.ledger import CorpusAnswer
 from rlm_core.policy import Policy, device_policy_to_train
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Record, Rollout, StageResult, Verdict
+from rlm_core.rehearsal import choose, rehearsed, wanted
 from rlm_core.seeds import derive_seed
 from rlm_core.trainer import CHECKPOINT, StepMetrics, Trainer
 from rlm_core.verify import require_few_faults
 
 OPTIMIZER_STATE = "optimizer.safetensors"
+REHEARSAL = "rehearsal.jsonl"
 
 
 class TrainReport(Record):
@@ -27,6 +30,9 @@ class TrainReport(Record):
     useful_groups: int
     reward_mean: float
     tokens: int
+    """Of the rollouts trained on, once per epoch."""
+    rehearsed: int = 0
+    """Earlier answers that were trained on too; `rehearsal.jsonl` has them."""
     duration_s: float
 
 
@@ -40,8 +46,12 @@ def run(
     sampled: RolloutSection,
     seed: int,
     iteration: int,
+    corpus: FileRef | None = None,
 ) -> StageResult:
     """The train stage: a candidate from all shards' rollouts and verdicts, into `directory/adapter`.
+
+    Args:
+        corpus: what may be rehearsed, of earlier iterations.
 
     Raises:
         StageFailed: more than `max_failed_share` of the rollouts could not be judged.
@@ -58,12 +68,15 @@ def run(
         seed,
         directory,
         {"run": str(directory), "iteration": iteration, "source_adapter": incumbent.adapter and incumbent.adapter.path},
+        list(read_jsonl(Path(corpus.path), CorpusAnswer)) if corpus else [],
     )
     files = {"report": FileRef.of(write_record(directory / "train.json", report))}
     if report.candidate is not None:
         adapter = Path(report.candidate.path)
         files |= {file.name: FileRef.of(file) for file in sorted(adapter.iterdir())}
         files["metrics"] = FileRef.of(directory / "metrics.jsonl")
+    if report.rehearsed:
+        files["rehearsal"] = FileRef.of(directory / REHEARSAL)
     return StageResult(files=files, figures=report.model_dump(mode="json"))
 
 
@@ -77,6 +90,7 @@ def train(
     seed: int,
     directory: Path,
     origin: dict[str, Any],
+    corpus: Sequence[CorpusAnswer] = (),
 ) -> TrainReport:
     """Train on one iteration's rollouts and write the candidate to `directory/adapter`.
 
@@ -88,6 +102,7 @@ def train(
         verdicts: those of an infrastructure fault are left out of their groups.
         sampled: how the rollouts were sampled.
         origin: written into the adapter's config (source adapter, run, iteration …).
+        corpus: what may be rehearsed; written to `directory/rehearsal.jsonl` is what was chosen.
 
     Raises:
         AdapterError: this base cannot be trained as `section.adapter` asks, or the incumbent is of another shape.
@@ -99,9 +114,11 @@ def train(
     experience = experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens)
     candidate: AdapterRef | None = None
     metrics: list[StepMetrics] = []
+    chosen = _choose(corpus, experience, section, seed, directory)
     if experience.useful:
         with device_policy_to_train(base, incumbent) as policy:
-            candidate, metrics = _train_on(policy, incumbent, experience, section, seed, directory, origin)
+            old = [rehearsed(policy, answer, sampled.prompt_suffix) for answer in chosen]
+            candidate, metrics = _train_on(policy, incumbent, experience, old, section, seed, directory, origin)
     return TrainReport(
         candidate=candidate,
         steps=len(metrics),
@@ -109,29 +126,49 @@ def train(
         useful_groups=len(experience.useful),
         reward_mean=experience.reward_mean,
         tokens=sum(step.tokens for step in metrics),
+        rehearsed=len(chosen),
         duration_s=time.monotonic() - started,
     )
+
+
+def _choose(
+    corpus: Sequence[CorpusAnswer], experience: Experience, section: TrainSection, seed: int, directory: Path
+) -> list[CorpusAnswer]:
+    """The answers to rehearse, written down; so many that they have their share of all that is trained on.
+
+    Here and not before sampling, because only now it is known how many rollouts have something to teach.
+    """
+    answers = section.epochs * sum(len(group) for group in experience.useful)
+    count = wanted(answers, section.rehearsal.share)
+    chosen = choose(corpus, count, section.rehearsal, derive_seed(seed, "rehearsal"))
+    if chosen:
+        write_jsonl(directory / REHEARSAL, chosen)
+    else:
+        (directory / REHEARSAL).unlink(missing_ok=True)  # of a try with other settings
+    return chosen
 
 
 def _train_on(
     policy: Policy,
     incumbent: AdapterRef | None,
     experience: Experience,
+    old: Sequence[Rehearsed],
     section: TrainSection,
     seed: int,
     directory: Path,
     origin: dict[str, Any],
 ) -> tuple[AdapterRef, list[StepMetrics]]:
-    """Train the policy on groups that have something to teach, and save what came of it."""
+    """Train the policy on groups that have something to teach and on old answers, and save what came of it."""
     taught = [(sample.rollout.id, sample.advantage) for group in experience.useful for sample in group]
     sampled = (experience.temperature, experience.max_tokens)
-    identity = digest(policy.base, policy.name, section.dump(), sampled, seed, taught)
+    again = [(answer.prompt.tolist(), answer.answer.tolist()) for answer in old]
+    identity = digest(policy.base, policy.name, section.dump(), sampled, seed, taught, again)
     if policy.shape is None:
         policy.add_adapter(section.adapter, derive_seed(seed, "lora"))
     trainer = Trainer(policy, section, experience, directory, identity)
     if incumbent is not None:
         trainer.read_optimizer(Path(incumbent.path, OPTIMIZER_STATE))
-    metrics = trainer.run(minibatches(experience.useful, section, seed))
+    metrics = trainer.run(with_rehearsed(minibatches(experience.useful, section, seed), old))
     adapter = directory / "adapter"
     trainer.write_optimizer(adapter / OPTIMIZER_STATE)
     candidate = policy.save_adapter(adapter, origin)

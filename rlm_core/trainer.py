@@ -14,9 +14,9 @@ import numpy as np
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from rlm_core import progress
-from rlm_core.batches import Experience, MicroBatch
+from rlm_core.batches import Batch, Experience, MicroBatch, Rehearsed
 from rlm_core.config import TrainSection
-from rlm_core.errors import StageFailed
+from rlm_core.errors import AdapterError, StageFailed
 from rlm_core.files import write_atomic, write_jsonl
 from rlm_core.losses import Divisors, Scored, importance_weights, k3_divergence
 from rlm_core.policy import Policy, Scorer
@@ -29,7 +29,8 @@ _MAX_BAD_STEPS = 3
 
 
 class StepMetrics(Record):
-    """What one optimizer step did. Means are over the step's rollouts, or over their tokens."""
+    """What one optimizer step did. Means are over the step's rollouts, or over their tokens; what was rehearsed is in
+    the loss, the gradient and what is named so, and in nothing else."""
 
     step: int
     loss: float
@@ -61,20 +62,32 @@ class StepMetrics(Record):
     """Share of tokens on which the method's clip had an effect; 0 with methods that have none."""
     mismatch: float
     """Mean absolute difference between sampler's and trainer's log-probabilities, nats."""
+    rehearsed: int = 0
+    """Earlier answers in the step, besides its rollouts."""
+    rehearsed_tokens: int = 0
+    rehearsal_loss: float | None = None
+    """Mean -logp over the tokens of the rehearsed answers, nats per token: their cross entropy."""
     duration_s: float
     tokens_per_s: float
+    """Those of rehearsed answers included."""
     peak_memory_gb: float
 
 
-LossFn = Callable[[Policy, MicroBatch, Divisors], tuple[mx.array, dict[str, mx.array]]]
+LossFn = Callable[[Policy, Batch, Divisors], tuple[mx.array, dict[str, mx.array]]]
 """From (policy, micro-batch, divisors of its minibatch) to the micro-batch's part of the loss and summed figures."""
 
 
 def policy_loss(section: TrainSection, temperature: float) -> LossFn:
-    """The method's loss with truncated importance correction and, if weighted, a KL penalty; see `losses`."""
+    """The method's loss with truncated importance correction and, if weighted, a KL penalty; see `losses`.
+
+    A rehearsed answer's tokens have the loss -logp: it is one more answer of the minibatch, with advantage 1.
+    """
     method = section.settled_method()
 
-    def loss_fn(policy: Policy, batch: MicroBatch, divisors: Divisors) -> tuple[mx.array, dict[str, mx.array]]:
+    def loss_fn(policy: Policy, batch: Batch, divisors: Divisors) -> tuple[mx.array, dict[str, mx.array]]:
+        if isinstance(batch, Rehearsed):
+            losses = -policy.answer_logprobs(batch.prompt, batch.answer, temperature)
+            return method.aggregate(losses, mx.ones_like(losses), divisors), {"rehearsal_loss": mx.sum(losses)}
         logprobs = policy.answer_logprobs(batch.prompt, batch.answers, temperature)
         assert batch.old_logprobs is not None
         scored = Scored(logprobs, batch.old_logprobs, batch.mask, batch.advantages)
@@ -107,7 +120,7 @@ class Trainer:
         )
         self.optimizer.init(policy.model.trainable_parameters())
 
-    def run(self, steps: Sequence[list[MicroBatch]]) -> list[StepMetrics]:
+    def run(self, steps: Sequence[Sequence[Batch]]) -> list[StepMetrics]:
         """Take every step that the checkpoint does not already hold; the metrics of all of them."""
         # Never train(): log-probabilities are compared all along, and dropout would make them differ by itself.
         self.policy.model.eval()
@@ -128,18 +141,20 @@ class Trainer:
             )
         return metrics
 
-    def scored(self, steps: Sequence[Sequence[MicroBatch]]) -> list[list[MicroBatch]]:
-        """The same batches with what the policies before training make of their answers.
+    def scored(self, steps: Sequence[Sequence[Batch]]) -> list[list[Batch]]:
+        """The same batches with what the policies before training make of their answers; rehearsed ones need nothing.
 
         All of them before the first step, so that a second copy of the base model is in memory only until then.
         """
         if self.section.kl_weight == 0:
-            return [[self._with_old_logprobs(batch, None) for batch in step] for step in steps]
+            return [[self._scored(batch, None) for batch in step] for step in steps]
         with self.policy.base_scorer() as reference:
-            return [[self._with_old_logprobs(batch, reference) for batch in step] for step in steps]
+            return [[self._scored(batch, reference) for batch in step] for step in steps]
 
-    def _with_old_logprobs(self, batch: MicroBatch, reference: Scorer | None) -> MicroBatch:
+    def _scored(self, batch: Batch, reference: Scorer | None) -> Batch:
         """Score the answers with the trainer's own forward pass before anything is trained."""
+        if isinstance(batch, Rehearsed):
+            return batch
         temperature = self.experience.temperature
         old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
         mx.eval(old)
@@ -150,12 +165,13 @@ class Trainer:
         progress.report("train", 0, 0)
         return replace(batch, old_logprobs=old, reference_logprobs=compared)
 
-    def divisors(self, step: Sequence[MicroBatch]) -> Divisors:
-        """What the losses of this minibatch are divided by."""
-        lengths = [len(sample.rollout.tokens) for batch in step for sample in batch.samples]
+    def divisors(self, step: Sequence[Batch]) -> Divisors:
+        """What the losses of this minibatch are divided by; rehearsed answers count like others."""
+        lengths = [len(sample.rollout.tokens) for batch in _rollouts_of(step) for sample in batch.samples]
+        lengths += [batch.answer.shape[1] for batch in step if isinstance(batch, Rehearsed)]
         return Divisors(sum(lengths), len(lengths), self.experience.max_tokens)
 
-    def _step(self, number: int, step: Sequence[MicroBatch], loss_fn: LossFn) -> StepMetrics:
+    def _step(self, number: int, step: Sequence[Batch], loss_fn: LossFn) -> StepMetrics:
         started = time.monotonic()
         divisors = self.divisors(step)
         loss, gradient, figures = self.accumulate(step, loss_fn, divisors)
@@ -174,12 +190,12 @@ class Trainer:
             duration_s=duration,
             tokens_per_s=divisors.tokens / duration,
             peak_memory_gb=mx.get_peak_memory() / 1e9,
-            **_figures_of_samples(step),
-            **{key: value / divisors.tokens for key, value in figures.items()},
+            **_means(step, figures),
+            **_figures_of_samples(_rollouts_of(step)),
         )
 
     def accumulate(
-        self, step: Sequence[MicroBatch], loss_fn: LossFn, divisors: Divisors
+        self, step: Sequence[Batch], loss_fn: LossFn, divisors: Divisors
     ) -> tuple[float, Any, dict[str, float]]:
         """Loss, gradient and summed figures of a minibatch, one micro-batch in memory at a time."""
         value_and_grad = nn.value_and_grad(self.policy.model, lambda batch: loss_fn(self.policy, batch, divisors))
@@ -236,11 +252,32 @@ class Trainer:
         write_atomic(path, lambda file: mx.save_safetensors(str(file), state))
 
     def read_optimizer(self, path: Path) -> None:
-        """Go on with an earlier optimizer's state; an adapter from elsewhere has none and starts afresh."""
-        if path.is_file():
+        """Go on with an earlier optimizer's state; an adapter from elsewhere has none and starts afresh.
+
+        Raises:
+            AdapterError: the file is damaged.
+        """
+        if not path.is_file():
+            return
+        try:
             state = dict(mx.load(str(path)))  # type: ignore[arg-type]
-            state.pop("learning_rate", None)
-            self.optimizer.state = {**self.optimizer.state, **tree_unflatten(list(state.items()))}
+        except (RuntimeError, ValueError) as error:
+            raise AdapterError(f"{path} is damaged; without it, training starts with a fresh optimizer") from error
+        state.pop("learning_rate", None)
+        self.optimizer.state = {**self.optimizer.state, **tree_unflatten(list(state.items()))}
+
+
+def _rollouts_of(step: Sequence[Batch]) -> list[MicroBatch]:
+    return [batch for batch in step if isinstance(batch, MicroBatch)]
+
+
+def _means(step: Sequence[Batch], sums: dict[str, float]) -> dict[str, Any]:
+    """Figures summed over tokens as means: of the rehearsed answers' tokens, or of the rollouts'."""
+    rollouts = sum(len(sample.rollout.tokens) for batch in _rollouts_of(step) for sample in batch.samples)
+    lengths = [batch.answer.shape[1] for batch in step if isinstance(batch, Rehearsed)]
+    tokens = {"rehearsal_loss": sum(lengths)}
+    means = {name: value / tokens.get(name, rollouts) for name, value in sums.items()}
+    return {**means, "rehearsed": len(lengths), "rehearsed_tokens": sum(lengths)}
 
 
 def _figures_of_samples(step: Sequence[MicroBatch]) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from rlm_core import train as core
 from rlm_core.config import RolloutSection, TrainSection
-from rlm_core.records import PolicyRef, StageResult
+from rlm_core.records import FileRef, PolicyRef, StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=1, description="A candidate is trained from the incumbent.")
+@stage_task(version=2, description="A candidate is trained from the incumbent.")
 def train(
     directory: str,
     incumbent: PolicyRef,
@@ -19,6 +19,7 @@ def train(
     rollout: RolloutSection,
     seed: int,
     iteration: int,
+    corpus: FileRef | None,
 ) -> StageResult:
     return core.run(
         Path(directory),
@@ -30,4 +31,5 @@ def train(
         rollout,
         seed,
         iteration,
+        corpus,
     )

@@ -170,7 +170,7 @@ def test_committing_an_iteration_again_changes_nothing(path: Path) -> None:
         assert state_of(ledger) == before
 
 
-@pytest.mark.parametrize("step", ["_set", "_add_outcomes", "_accept"])
+@pytest.mark.parametrize("step", ["_set", "_add_outcomes", "_bound_corpus", "_accept"])
 def test_a_commit_that_fails_on_its_way_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(decision(1, accepted=True, score=0.5), 0.3, [outcome("f")], {})
@@ -225,6 +225,45 @@ def test_passed_answers_go_to_the_corpus_once(path: Path) -> None:
         assert ledger.corpus_size() == 1
         ledger.commit(decision(2, accepted=False), 0.3, [outcome("f"), outcome("h")], {})
         assert ledger.corpus_size() == 2
+
+
+def test_the_corpus_has_the_newest_answer_and_the_last_measured_pass_rate_of_each_problem(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=False), 0.3, [outcome("f"), outcome("g"), outcome("h")], {})
+        newer = outcome("f", passed=4).model_copy(update={"passed_rollout_id": "newer", "passed_text": "new"})
+        ledger.commit(decision(2, accepted=False), 0.3, [newer, outcome("g", passed=0), outcome("h", 0, 0)], {})
+        told = [(a.problem.entry_point, a.iteration, a.rollout_id, a.text, a.pass_rate) for a in ledger.corpus(3)]
+    assert told == [
+        ("g", 1, "rollout-g", "def …", 0.0),
+        ("h", 1, "rollout-h", "def …", 0.25),  # nothing was measured in iteration 2
+        ("f", 2, "newer", "new", 0.5),
+    ]
+
+
+def test_an_iterations_own_answers_are_not_in_its_corpus(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=False), 0.3, [outcome("f"), outcome("h")], {})
+        ledger.commit(decision(2, accepted=False), 0.3, [outcome("g"), outcome("f", passed=0), outcome("h")], {})
+        assert ledger.corpus(1) == []
+        assert [(a.problem.entry_point, a.pass_rate) for a in ledger.corpus(2)] == [("f", 0.25)]
+        assert [a.problem.entry_point for a in ledger.corpus(3)] == ["f", "g", "h"]
+
+
+def test_the_corpus_is_bounded_and_loses_the_oldest_and_of_these_the_easiest_first(path: Path) -> None:
+    def names(ledger: Ledger) -> set[str]:
+        return {answer.problem.entry_point for answer in ledger.corpus(99)}
+
+    with open_ledger(path) as ledger:
+        first = [outcome("easy", passed=7), outcome("hard", passed=1), outcome("middle", passed=4)]
+        ledger.commit(decision(1, accepted=False), 0.3, first, {}, 3)
+        assert names(ledger) == {"easy", "hard", "middle"}
+        ledger.commit(decision(2, accepted=False), 0.3, [outcome("new", passed=8)], {}, 3)
+        assert names(ledger) == {"hard", "middle", "new"}
+        ledger.commit(decision(3, accepted=False), 0.3, [outcome("newer", passed=8)], {}, 2)
+        assert names(ledger) == {"new", "newer"}
+        ledger.commit(decision(4, accepted=False), 0.3, [outcome(f"f{i}") for i in range(9)], {}, 4)
+        assert ledger.corpus_size() == 4
+        assert len(ledger.problems()) == 14  # what was asked before is known all the same
 
 
 # -------------------------------------------------------------------------------------------------------- base, exams

@@ -11,7 +11,7 @@ import pytest
 from rlm_core import progress
 from rlm_core.batches import experience_from
 from rlm_core.config import AdapterSection, RolloutSection, TrainSection, VerifySection
-from rlm_core.errors import Interrupted, StageFailed
+from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.methods import METHODS
 from rlm_core.policy import load_policy
 from rlm_core.records import AdapterRef
@@ -154,6 +154,28 @@ def test_the_next_iteration_goes_on_from_adapter_and_optimizer(
         for a, b in zip(weights(first.candidate).values(), weights(second.candidate).values(), strict=True)
     ]
     assert 0 < max(moved) < 1
+
+
+def test_the_optimizers_moments_come_from_the_incumbent_and_matter(
+    judged: Judged, tiny_model: Path, tmp_path: Path
+) -> None:
+    first = train_here(judged, tiny_model, tmp_path / "1")
+    going_on = train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
+    again = train_here(judged, tiny_model, tmp_path / "3", incumbent=first.candidate)
+    assert first.candidate is not None
+    Path(first.candidate.path, "optimizer.safetensors").unlink()
+    afresh = train_here(judged, tiny_model, tmp_path / "4", incumbent=first.candidate)
+    digests = [report.candidate.sha256 for report in (going_on, again, afresh) if report.candidate]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_an_optimizers_state_that_is_damaged_is_named(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    first = train_here(judged, tiny_model, tmp_path / "1")
+    assert first.candidate is not None
+    state = Path(first.candidate.path, "optimizer.safetensors")
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(AdapterError, match=r"optimizer\.safetensors is damaged"):
+        train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
 
 
 def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(

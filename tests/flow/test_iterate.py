@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 import rlm_core.rollout
@@ -11,7 +12,7 @@ from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.adapters import read_adapter
 from rlm_core.errors import InfrastructureFault, Interrupted, ProblemError, ProjectBusy, UsageError
-from rlm_core.ledger import open_ledger
+from rlm_core.ledger import CorpusAnswer, open_ledger
 from rlm_core.policy import load_policy
 from rlm_core.problems import Problem
 from rlm_core.progress import Progress
@@ -43,6 +44,12 @@ def project_of(config: Path) -> Project:
 
 def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def optimizer_steps(config: Path, iteration: int) -> int:
+    """Steps that the optimizer of an iteration's candidate has taken, in this iteration and those before."""
+    state: Any = mx.load(str(project_of(config).run(iteration) / "adapter" / "optimizer.safetensors"))
+    return int(state["step"].item())
 
 
 def stage_starts() -> tuple[list[str], Any]:
@@ -99,8 +106,8 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
 
 
 def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:
-    """Parity rows 3 and 17."""
-    config = make_config()
+    """Parity rows 3 and 17. It rehearses the first one's answers, and its optimizer goes on from the first one's."""
+    config = make_config(train={"rehearsal": {"share": 0.2}})
     first = iterate(str(config))["decision"]
     second = iterate(str(config))
     assert second["decision"]["iteration"] == 2
@@ -109,16 +116,34 @@ def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeCo
     trained = json.loads((project_of(config).run(2) / "adapter" / "adapter_config.json").read_text())
     assert trained["rlm"]["source_adapter"] == first["candidate"]["path"]
     assert second["summary"]["pass_rate"] > 0.5
+    assert optimizer_steps(config, 2) == optimizer_steps(config, 1) + second["summary"]["trained_steps"]
+
+    runs = [project_of(config).run(number) for number in (1, 2)]
+    assert (runs[0] / "corpus.jsonl").read_text() == ""
+    assert not (runs[0] / "rehearsal.jsonl").exists()
+    old = [CorpusAnswer.model_validate(row) for row in lines(runs[1] / "rehearsal.jsonl")]
+    passed = {
+        v["rollout_id"] for path in (runs[0] / "verdicts").iterdir() for v in lines(path) if v["status"] == "passed"
+    }
+    assert {answer.rollout_id for answer in old} <= passed
+    assert {answer.iteration for answer in old} == {1}
+    assert len(old) == second["summary"]["rehearsed"] > 0
+    assert sum(step["rehearsed"] for step in lines(runs[1] / "metrics.jsonl")) == len(old)
 
 
 def test_after_a_rejection_training_starts_from_the_accepted_adapter_again(make_config: MakeConfig) -> None:
-    """Parity row 27."""
-    config = make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
+    """Parity row 27. From its optimizer's state too, and not from that of the rejected one."""
+    config = make_config()
     first = iterate(str(config))["decision"]
-    assert not first["accepted"]
+    assert first["accepted"]
+    make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
     second = iterate(str(config))
-    assert second["summary"]["policy"] == "base"
-    assert second["decision"]["incumbent"] is None
+    assert not second["decision"]["accepted"]
+    third = iterate(str(config))
+    assert third["summary"]["policy"] == first["candidate"]["sha256"]
+    assert third["decision"]["incumbent"] == first["candidate"]
+    assert second["summary"]["trained_steps"] > 0
+    assert optimizer_steps(config, 3) == optimizer_steps(config, 1) + third["summary"]["trained_steps"]
 
 
 def test_a_stopped_iteration_goes_on_where_it_was_and_ends_the_same(make_config: MakeConfig, tmp_path: Path) -> None:
