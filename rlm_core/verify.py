@@ -160,6 +160,7 @@ def judge_answer(
     """
     started = time.monotonic()
     judgement = judge(answer, problem, bench)
+    trivial = best_trivial_share(problem) if partial_credit and judgement.status == "failed" else 0.0
     ran = bench.sandbox is not None and problem.asks_for_code and answer.code is not None
     verdict = Verdict(
         rollout_id=answer_id,
@@ -171,7 +172,7 @@ def judge_answer(
         latency_s=time.monotonic() - started,
         usage=judgement.usage,
         score=judgement.score,
-        reward=reward(judgement, best_trivial_share(problem), partial_credit),
+        reward=reward(judgement, trivial, partial_credit),
     )
     return judgement, verdict
 

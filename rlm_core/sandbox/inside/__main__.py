@@ -80,7 +80,7 @@ class Zygote:
             importlib.import_module(name)
         if self._rules["role"] == "tests":
             sys.path += sorted({str(Path(path).parent) for path in self._rules["packages"]})
-            importlib.import_module("inside.testing").warm_up()
+            importlib.import_module("inside.testing").prepare()
         del sys.path[_PATHS_OF_THE_LIBRARY:]
         sys.path.pop(0)  # where this package is; all of it has been imported
         gc.collect()

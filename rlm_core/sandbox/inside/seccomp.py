@@ -51,13 +51,15 @@ def build_filter(machine: str, own_pid: int) -> list[_Instruction]:
         _return(KILL_PROCESS),
         _load(_OFFSET_NR),
     ]
-    for name in unconditional:
-        program += [(_JUMP_EQUAL, 0, 1, numbers[name]), _return(ALLOW)]
     for name, checks in _conditions(own_pid).items():
         body = [*checks, _return(DENY)]
         program += [(_JUMP_EQUAL, 0, len(body), numbers[name]), *body]
     # glibc tries clone3, whose flags are in memory where no filter can see them, and falls back to clone on this error.
-    program += [(_JUMP_EQUAL, 0, 1, numbers["clone3"]), _return(NO_SUCH_CALL), _return(DENY)]
+    program += [(_JUMP_EQUAL, 0, 1, numbers["clone3"]), _return(NO_SUCH_CALL)]
+    # One instruction each, as a filter's length is time for every child; all of them jump to the last of all.
+    last = len(unconditional)
+    program += [(_JUMP_EQUAL, last - place, 0, numbers[name]) for place, name in enumerate(unconditional)]
+    program += [_return(DENY), _return(ALLOW)]
     return program
 
 

@@ -16,6 +16,7 @@ come to.
 """
 
 import ast
+import contextlib
 import io
 import linecache
 import os
@@ -28,6 +29,7 @@ from typing import Any, NoReturn
 
 import pytest
 from _pytest.assertion.rewrite import rewrite_asserts
+from _pytest.config import _prepareconfig
 
 from . import wire
 from .proxy import Link, Main, Proxy
@@ -133,8 +135,8 @@ class Reporter:
         notes = self._link.take_notes() if self._link is not None else ("", [])
         self.say("end", _id(nodeid), self._phases, self._text, *notes)
 
-    def pytest_sessionfinish(self) -> None:
-        """All tests are over."""
+    def finish(self) -> None:
+        """Say that all tests are over."""
         asked = self._link.asked if self._link is not None else ()
         self.say("done", self._not_collected, sorted(asked))
 
@@ -175,14 +177,39 @@ class TestB:
         with pytest.raises(ValueError, match="no"): raise ValueError("no")
         assert f == [2]
 """
-    _run(Reporter(-1, source, (), None, 100))
-
-
-def _run(reporter: Reporter) -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     linecache.cache[_FILE] = (0, None, [], _FILE)  # there is no such file to look for
-    pytest.main(list(_ARGUMENTS), plugins=[reporter])
+    _run(_start_session(), Reporter(-1, source, (), None, 100))
     sys.modules.pop(MODULE, None)
+
+
+def _start_session() -> pytest.Session:
+    """What `pytest.main` does before it collects: the larger part of its time, and the same for all tests."""
+    config = _prepareconfig(list(_ARGUMENTS))
+    config._do_configure()
+    session = pytest.Session.from_config(config)
+    config.hook.pytest_sessionstart(session=session)
+    return session
+
+
+def _run(session: pytest.Session, reporter: Reporter) -> None:
+    """Collect and run, as `pytest.main` does."""
+    hook = session.config.hook
+    session.config.pluginmanager.register(reporter)
+    with contextlib.suppress(BaseException):  # a session that was stopped is told by the tests that were not run
+        hook.pytest_collection(session=session)
+        hook.pytest_runtestloop(session=session)
+    reporter.finish()
+
+
+def prepare() -> None:
+    """Warm up, and start the session that every child continues."""
+    global _session
+    warm_up()
+    _session = _start_session()
+
+
+_session: pytest.Session
 
 
 class TestChild:
@@ -199,7 +226,8 @@ class TestChild:
         sys.stdin, sys.stdout, sys.stderr = io.StringIO(""), io.StringIO(), io.StringIO()
         link = Link(self._candidate, self._limits, self._lose, request["allowed"])
         sys.modules["main"] = Main("main", link)
-        _run(Reporter(self._descriptor, request["tests"], request["done"], link, self._limits["text_chars"]))
+        reporter = Reporter(self._descriptor, request["tests"], request["done"], link, self._limits["text_chars"])
+        _run(_session, reporter)
         os._exit(0)
 
     def _lose(self, how: str) -> NoReturn:
