@@ -18,6 +18,7 @@ class LinuxLockdown:
 
     def __init__(self, rules: dict[str, Any]) -> None:
         self._rules = rules
+        seccomp.prepare()
         self.descriptor: int | None = landlock.create_ruleset(rules["listable"], rules["readable"], rules["devices"])
         """What has to stay open in a child until it is locked down: the ruleset."""
 

@@ -1,12 +1,14 @@
 """The seccomp filter, run in a small BPF machine: what it allows on either processor, without having one."""
 
+import platform
 import re
+import struct
 from pathlib import Path
 
 import pytest
 
 from rlm_core.sandbox.inside import syscalls
-from rlm_core.sandbox.inside.seccomp import ALLOW, DENY, KILL_PROCESS, NO_SUCH_CALL, build_filter
+from rlm_core.sandbox.inside.seccomp import ALLOW, DENY, KILL_PROCESS, NO_SUCH_CALL, build_filter, prepare
 
 OWN_PID = 4321
 ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -14,7 +16,7 @@ MACHINES = pytest.mark.parametrize("machine", list(ARCHITECTURE))
 
 
 def verdict(machine: str, number: int, *arguments: int, architecture: int | None = None) -> int:
-    """What the filter says of one call. Understands the five instructions that it is made of."""
+    """What the filter says of one call. Understands the instructions that it is made of."""
     data = number.to_bytes(4, "little") + (architecture or ARCHITECTURE[machine]).to_bytes(4, "little") + bytes(8)
     data += b"".join((argument % 2**64).to_bytes(8, "little") for argument in (*arguments, *[0] * (6 - len(arguments))))
     program = build_filter(machine, OWN_PID)
@@ -28,6 +30,10 @@ def verdict(machine: str, number: int, *arguments: int, architecture: int | None
             accumulator &= constant
         elif code == 0x15:
             counter += if_true if accumulator == constant else if_false
+        elif code == 0x25:
+            counter += if_true if accumulator > constant else if_false
+        elif code == 0x35:
+            counter += if_true if accumulator >= constant else if_false
         elif code == 0x45:
             counter += if_true if accumulator & constant else if_false
         else:
@@ -44,6 +50,14 @@ def test_only_listed_calls_are_allowed(machine: str) -> None:
         assert verdict(machine, number) == (ALLOW if number in listed else DENY), number
     for number in (1 << 30, 1 << 30 | 1, 2**32 - 1):  # among them the x32 calls, which have a high bit
         assert verdict(machine, number) == DENY
+
+
+@MACHINES
+def test_the_filter_is_short_and_every_jump_fits_and_stays_inside(machine: str) -> None:
+    program = build_filter(machine, OWN_PID)
+    assert len(program) <= 130
+    for place, (code, *jumps, _) in enumerate(program):
+        assert code == 0x06 or all(0 <= jump <= 255 and place + 1 + jump < len(program) for jump in jumps)
 
 
 @MACHINES
@@ -121,3 +135,15 @@ def test_nothing_that_makes_or_reaches_others_is_listed() -> None:
     dangerous = "execve execveat fork vfork socket connect bind sendmsg ptrace open_by_handle_at chmod fchmodat unlink"
     dangerous += " unlinkat rename renameat2 truncate mount unshare setns bpf io_uring_setup memfd_create setuid capset"
     assert not set(dangerous.split()) & {*syscalls.ALLOWED, *syscalls.ALLOWED_X86_64, *syscalls.CONDITIONAL}
+
+
+def test_the_prepared_filter_is_the_one_for_the_process_that_it_gets() -> None:
+    if platform.machine() not in syscalls.NUMBERS:
+        pytest.skip("there is no filter for this processor")
+    packed, places = prepare()
+    patched = bytearray(packed)
+    for place in places:
+        struct.pack_into("=I", patched, place, OWN_PID)
+    expected = build_filter(platform.machine(), OWN_PID)
+    assert patched == b"".join(struct.pack("=HBBI", *instruction) for instruction in expected)
+    assert len(places) == 2  # kill and tgkill
