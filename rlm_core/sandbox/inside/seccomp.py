@@ -154,7 +154,7 @@ def unsupported() -> str | None:
 
 @cache
 def prepare() -> tuple[bytearray, list[int]]:
-    """The filter for this machine, packed, and where in it the process id belongs; once for all children of a zygote."""
+    """The filter for this machine, packed, and where in it the process id belongs; for all children."""
     packed = bytearray()
     places = []
     for code, if_true, if_false, constant in build_filter(platform.machine(), _SOME_PID):
