@@ -21,7 +21,7 @@ from rlm_core.sources.problem_files import read_problems
 from rlm_core.verifiers.function import sources
 from rlm_core.verify import judge_rollouts
 
-EXAM_VERSION = 1
+EXAM_VERSION = 2
 """Raised when the same answers would be scored differently, so that earlier reports are not reused."""
 
 
@@ -173,6 +173,8 @@ def _report(
         problems=scores,
         tokens=sum(len(answer.tokens) for answer in answers),
         truncated_share=sum(answer.finish_reason == "length" for answer in answers) / len(answers),
+        unusable_share=sum(verdict.unusable for verdict in verdicts) / len(answers),
+        wrong_share=sum(verdict.status == "failed" and not verdict.unusable for verdict in verdicts) / len(answers),
         infrastructure_faults=sum(verdict.status == "infrastructure" for verdict in verdicts),
         duration_s=duration_s,
     )

@@ -143,6 +143,11 @@ class Verdict(Record):
     def passed(self) -> bool:
         return self.status == "passed"
 
+    @property
+    def unusable(self) -> bool:
+        """Whether nothing of the answer could be run: no code in it, or such as does not load."""
+        return self.status == "failed" and bool(self.cases) and all(case.outcome == "not_run" for case in self.cases)
+
 
 # ----------------------------------------------------------------------------------------------------- exam and gate
 
@@ -195,6 +200,11 @@ class ExamReport(Record):
     problems: tuple[ProblemScore, ...]
     tokens: int
     truncated_share: Share
+    """Answers that the limit on tokens cut off."""
+    unusable_share: Share = 0.0
+    """Answers of which nothing could be run: without code, or with code that does not load."""
+    wrong_share: Share = 0.0
+    """Answers that could be judged and are wrong."""
     infrastructure_faults: int
     duration_s: float
 

@@ -10,7 +10,7 @@ from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.evaluate import _pass_at, _report, exam_key, pass_at_k, require_complete, suite_digest
 from rlm_core.problems import Problem
-from rlm_core.records import ExamReport, ProblemScore, Rollout, Verdict
+from rlm_core.records import CaseResult, ExamReport, ProblemScore, Rollout, Verdict
 from rlm_core.sandbox import Limits
 
 PROBLEMS = [
@@ -108,8 +108,8 @@ def test_a_suite_is_its_problems_whatever_their_order() -> None:
     assert suite_digest(PROBLEMS) != suite_digest(PROBLEMS[:1])
 
 
-def report(*statuses: Any) -> ExamReport:
-    """The report on two samples of each of the problems, judged like this."""
+def report(*statuses: Any, unusable: int = 0) -> ExamReport:
+    """The report on two samples of each of the problems, judged like this; of the failed ones so many were not run."""
     answers = [
         Rollout(
             problem_id=problem.id,
@@ -124,10 +124,13 @@ def report(*statuses: Any) -> ExamReport:
         for problem in PROBLEMS
         for index in (0, 1)
     ]
-    verdicts = [
-        Verdict(rollout_id=answer.id, problem_id=answer.problem_id, status=status, sandbox="s")
-        for answer, status in zip(answers, statuses, strict=True)
-    ]
+    verdicts = []
+    for answer, status in zip(answers, statuses, strict=True):
+        unrun = status == "failed" and sum(verdict.unusable for verdict in verdicts) < unusable
+        cases = (CaseResult(outcome="not_run" if unrun else "passed" if status == "passed" else "failed"),)
+        verdicts.append(
+            Verdict(rollout_id=answer.id, problem_id=answer.problem_id, status=status, sandbox="s", cases=cases)
+        )
     policy: Any = SimpleNamespace(name="base", base="m")
     return _report(policy, "suite", PROBLEMS, EvaluateSection(samples=2), 7, answers, verdicts, 1.5)
 
@@ -140,6 +143,13 @@ def test_a_report_counts_right_answers_per_problem() -> None:
     assert (made.policy, made.base_model, made.k, made.seed, made.duration_s) == ("base", "m", 2, 7, 1.5)
     assert made.suite_digest == suite_digest(PROBLEMS)
     require_complete(made)
+
+
+def test_a_report_tells_answers_that_cannot_be_run_from_wrong_ones() -> None:
+    made = report("failed", "failed", "failed", "passed", unusable=1)
+    assert (made.unusable_share, made.wrong_share) == (0.25, 0.5)
+    made = report("passed", "infrastructure", "failed", "passed")
+    assert (made.unusable_share, made.wrong_share) == (0.0, 0.25)
 
 
 def test_an_answer_lost_to_a_fault_is_not_a_wrong_one_and_makes_the_exam_incomplete() -> None:
