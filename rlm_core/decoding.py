@@ -114,14 +114,16 @@ class Decoder:
             self._rows = [self._rows[index] for index in running]
 
     def _admit(self, waiting: deque[_Row]) -> None:
-        """Take in waiting rows, those with equal prompts together."""
-        while waiting and len(self._rows) < self._batch_size:
-            prompt = waiting[0].request.prompt_tokens
-            rows: list[_Row] = []
-            free = self._batch_size - len(self._rows)
-            while waiting and waiting[0].request.prompt_tokens == prompt and len(rows) < free:
-                rows.append(waiting.popleft())
-            self._extend(self._prefix(prompt[:-1]), len(rows))
+        """Take in waiting rows; of those with equal prompts that follow each other, the prompt is computed once."""
+        rows: list[_Row] = []
+        prefixes: list[list[Any]] = []
+        while waiting and len(self._rows) + len(rows) < self._batch_size:
+            row = waiting.popleft()
+            same = rows and rows[-1].request.prompt_tokens == row.request.prompt_tokens
+            prefixes.append(prefixes[-1] if same else self._prefix(row.request.prompt_tokens[:-1]))
+            rows.append(row)
+        if rows:
+            self._extend(prefixes)
             self._rows += rows
 
     def _prefix(self, tokens: tuple[int, ...]) -> list[Any]:
@@ -132,8 +134,9 @@ class Decoder:
             mx.eval([layer.state for layer in cache])
         return cache
 
-    def _extend(self, prefix: list[Any], rows: int) -> None:
-        merged = [layer.merge([layer] * rows) for layer in prefix]
+    def _extend(self, prefixes: list[list[Any]]) -> None:
+        """Add the rows with these prompts, all at once, as every key and value of the others is copied for it."""
+        merged = [layers[0].merge(list(layers)) for layers in zip(*prefixes, strict=True)]
         if not self._rows:
             self._cache = merged
             return
