@@ -19,7 +19,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from prefect.utilities.callables import get_call_parameters
 
 from rlm_core.config import Config, PrefectSection, VerifySection
-from rlm_core.errors import InfrastructureFault
+from rlm_core.errors import InfrastructureFault, one_line
 
 _IGNORE_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 """Run by Dask's workers, which Ctrl-C in a terminal reaches too. It is for the flow to end them."""
@@ -51,7 +51,9 @@ class VerifyRunner:
         try:
             return future.result()
         except self.lost as error:
-            raise InfrastructureFault(f"verify: a shard was lost with its worker: {_one_line(error)}") from error
+            raise InfrastructureFault(
+                f"verify: a shard was lost with its worker: {one_line(error) or type(error).__name__}"
+            ) from error
 
 
 @contextmanager
@@ -71,7 +73,9 @@ def verify_runner(config: Config) -> Iterator[VerifyRunner]:
                 getattr(made.runner, "client", None)  # Dask's cluster starts when it is first asked for
         except Exception as error:
             place = config.prefect.cluster or "on this machine"
-            raise InfrastructureFault(f"no {kind} cluster {place}: {_one_line(error)}") from error
+            raise InfrastructureFault(
+                f"no {kind} cluster {place}: {one_line(error) or type(error).__name__}"
+            ) from error
         yield made
 
 
@@ -143,7 +147,3 @@ def _signal_handlers_kept() -> Iterator[None]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +10,7 @@ from rich.table import Table
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, ProblemError, SandboxUnavailable
 from rlm_core.files import read_given_text
-from rlm_core.problems import Cases, Problem, Pytest, parts
+from rlm_core.problems import Cases, Mode, Problem, Pytest, parts
 from rlm_core.records import Verdict
 from rlm_core.sources.problem_files import read_problems
 from rlm_core.verifiers import Answer, Judgement, prepare
@@ -18,7 +18,6 @@ from rlm_core.verifiers.check import check_problems
 from rlm_core.verify import judge_answer, open_bench
 
 PASSED, FAILED, NOT_JUDGED = 0, 1, 2
-Mode = Literal["cases", "pytest"]
 
 
 def judge_by_hand(

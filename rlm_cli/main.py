@@ -10,11 +10,12 @@ import typer
 from rlm_cli import show
 from rlm_cli.doctor import examine_machine
 from rlm_cli.embedded import run_iterations
-from rlm_cli.judge import Mode, judge_by_hand
+from rlm_cli.judge import judge_by_hand
 from rlm_cli.selftest import run_self_test
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
 from rlm_core.ledger import open_ledger
+from rlm_core.problems import Mode
 from rlm_core.project import Project
 
 DEFAULT_CONFIG = "configs/quick.yaml"

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.default_model import fetch_default_model
-from rlm_core.errors import ModelError
+from rlm_core.errors import ModelError, one_line
 from rlm_core.files import digest
 
 _HUB_FILES = ["*.json", "model*.safetensors", "*.model", "*.jinja"]
@@ -47,7 +47,7 @@ def _from_hub(base: str) -> Path:
     try:
         return Path(snapshot_download(base, allow_patterns=_HUB_FILES))
     except Exception as error:
-        reason = " ".join(str(error).split())[:160]
+        reason = one_line(error, 160)
         raise ModelError(f"model.base = {base!r}: not a local directory and not on the hub: {reason}") from error
 
 

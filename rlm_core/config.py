@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from rlm_core.errors import ConfigError
+from rlm_core.errors import ConfigError, one_line
 from rlm_core.files import read_given_text
 from rlm_core.methods import METHODS, Method, MethodName
 from rlm_core.records import Share
@@ -361,7 +361,7 @@ def load_config(path: str | Path) -> Config:
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path}: is not YAML: {_one_line(error)}") from error
+        raise ConfigError(f"{path}: is not YAML: {one_line(error)}") from error
     if content is None:
         content = {}
     if not isinstance(content, dict):
@@ -380,11 +380,7 @@ def parse_config(content: dict[str, Any], source: str = "config") -> Config:
     except ValidationError as error:
         raise ConfigError(f"{source}: {_describe(error)}") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: holds something that is no setting: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise ConfigError(f"{source}: holds something that is no setting: {one_line(error)}") from error
 
 
 def _describe(error: ValidationError) -> str:

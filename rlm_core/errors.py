@@ -79,3 +79,9 @@ class Interrupted(RlmError):
     """A person or the system asked to stop. What was finished is kept and found again by the next run."""
 
     exit_code = 130
+
+
+def one_line(error: object, longest: int | None = None) -> str:
+    """What somebody else's error says, as part of a line of ours: white space is single blanks, and no more than
+    `longest` characters are kept."""
+    return " ".join(str(error).split())[:longest]

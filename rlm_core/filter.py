@@ -16,9 +16,9 @@ from rlm_core.project import Project
 from rlm_core.records import FileRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import bank_order, read_problems
-from rlm_core.trivial import best_trivial_share
 from rlm_core.verifiers import prepare
 from rlm_core.verifiers.cases import Value, judge_cases, run_cases
+from rlm_core.verifiers.trivial import best_trivial_share
 from rlm_core.verify import open_bench
 
 _SHOWN_CHARS = 2_000

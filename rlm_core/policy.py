@@ -25,7 +25,7 @@ from rlm_core.base_model import base_path, end_token_ids
 from rlm_core.config import AdapterSection
 from rlm_core.decoding import Completion, Decoder, FinishReason, Request
 from rlm_core.draws import Sampling
-from rlm_core.errors import AdapterError, ModelError
+from rlm_core.errors import AdapterError, ModelError, one_line
 from rlm_core.files import sha256_of, write_atomic
 from rlm_core.head import chosen_logprobs
 from rlm_core.records import AdapterRef
@@ -372,7 +372,7 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
         model, config = load_model(path)
         tokenizer = load_tokenizer(path, eos_token_ids=end_token_ids(path, config))
     except Exception as error:
-        raise ModelError(f"model.base = {base!r}: cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+        raise ModelError(f"model.base = {base!r}: cannot be loaded: {one_line(error, 200)}") from error
     quantised = frozenset(module.bits for _, module in model.named_modules() if hasattr(module, "bits"))
     model = _unpacked_on_cpu(model)
     model.freeze()
@@ -423,6 +423,6 @@ def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> AdapterSection:
         if odd := sorted(expected.keys() ^ found.keys()):
             raise ValueError(f"weights and config do not agree about {odd[0]} and {len(odd) - 1} others")
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error, 200)
         raise AdapterError(f"{adapter.path} does not fit {base!r}: {reason}") from error
     return shape

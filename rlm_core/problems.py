@@ -4,7 +4,6 @@ A verifier is chosen by its `kind`. Verifiers can be composed; each is judged by
 rlm_core/verifiers/.
 """
 
-import builtins
 import keyword
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union
@@ -14,6 +13,7 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from rlm_core.files import digest
 from rlm_core.records import Record, Share
+from rlm_core.sandbox.inside.remote import EXCEPTIONS
 
 
 def _identifier(name: str) -> str:
@@ -21,10 +21,6 @@ def _identifier(name: str) -> str:
         raise ValueError("must be a Python identifier and no keyword")
     return name
 
-
-_EXCEPTIONS = {
-    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
-}
 
 Identifier = Annotated[str, AfterValidator(_identifier)]
 PassAt = Annotated[float, Field(gt=0, le=1)]
@@ -42,7 +38,7 @@ class Case(Record):
     def _value_or_exception(self) -> "Case":
         if self.raises is None and "expected" not in self.model_fields_set:
             raise ValueError("a case needs 'expected' or 'raises'")
-        if self.raises is not None and self.raises not in _EXCEPTIONS:
+        if self.raises is not None and self.raises not in EXCEPTIONS:
             raise ValueError(f"raises {self.raises!r}, which is not a builtin exception")
         return self
 
@@ -170,6 +166,8 @@ Verifier = Annotated[
     Union[Cases, Pytest, Regex, JsonSchema, Exact, Numeric, Function, ReasoningGym, All, Any_, Weighted],  # noqa: UP007
     Field(discriminator="kind"),
 ]
+Mode = Literal["cases", "pytest"]
+"""Kinds of the verifiers that run the code of an answer."""
 CODE = (Cases, Pytest)
 """Verifiers that run the code of an answer; the others look at its text."""
 
@@ -226,7 +224,7 @@ class Problem(Record):
     """What its tests ask of objects of the reference that an answer's objects could answer as they like; known once
     prepared."""
     trivial_share: Share | None = None
-    """Score of the best trivial answer, where that has to be found out by running some; known once it was prepared."""
+    """Score of the best trivial answer; known once it was prepared for partial credit."""
     provenance: Provenance = Provenance()
 
     @model_validator(mode="after")

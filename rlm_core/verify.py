@@ -14,9 +14,9 @@ from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, Rollout, StageResult, Verdict
 from rlm_core.sandbox import open_sandbox
-from rlm_core.trivial import best_trivial_share
 from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
 from rlm_core.verifiers.scorer import Scorer
+from rlm_core.verifiers.trivial import best_trivial_share
 
 _PATIENCE_WHEN_ALONE = 2.0
 _PER_SANDBOX = 16
@@ -161,14 +161,14 @@ def judge_answer(
     started = time.monotonic()
     judgement = judge(answer, problem, bench)
     trivial = best_trivial_share(problem) if partial_credit and judgement.status == "failed" else 0.0
-    ran = bench.sandbox is not None and problem.asks_for_code and answer.code is not None
+    sandbox = bench.sandbox if problem.asks_for_code and answer.code is not None else None
     verdict = Verdict(
         rollout_id=answer_id,
         problem_id=problem.id,
         status=judgement.status,
         reason=judgement.reason,
         cases=judgement.cases,
-        sandbox=bench.sandbox.name if ran and bench.sandbox else "none",
+        sandbox=sandbox.name if sandbox else "none",
         latency_s=time.monotonic() - started,
         usage=judgement.usage,
         score=judgement.score,

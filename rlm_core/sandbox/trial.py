@@ -21,13 +21,16 @@ from rlm_core.sandbox.text import GARBAGE, readable
 _PASSED = [["setup", "passed"], ["call", "passed"], ["teardown", "passed"]]
 
 
+OutcomeKind = Literal["passed", "failed", "timeout", "crashed", "garbage"]
+
+
 @dataclass(frozen=True)
 class TestOutcome:
     """What became of one test."""
 
-    kind: Literal["passed", "failed", "timeout", "crashed", "garbage"]
-    why: str = ""
-    latency_s: float = 0.0
+    kind: OutcomeKind
+    why: str
+    latency_s: float
 
 
 @dataclass
@@ -144,8 +147,10 @@ class Trial:
             case ["begin", str(name)] if self._current is None and name not in found.outcomes:
                 self._current, self._began = name, time.monotonic()
             case ["end", str(name), list(phases), str(why), output, blocked] if name == self._current:
-                kind: Literal["passed", "failed"] = "passed" if phases == _PASSED else "failed"
-                self._settle(TestOutcome(kind, readable(why or _skipped(phases)) if kind == "failed" else ""))
+                if phases == _PASSED:
+                    self._settle("passed")
+                else:
+                    self._settle("failed", readable(why or _skipped(phases)))
                 self._session.note(output, blocked)
             case ["lost", ("crashed" | "garbage") as kind]:
                 raise _Lost(kind, "" if kind == "crashed" else GARBAGE)
@@ -158,17 +163,16 @@ class Trial:
                 raise ValueError
         return True
 
-    def _settle(self, outcome: TestOutcome) -> None:
+    def _settle(self, kind: OutcomeKind, why: str = "") -> None:
         assert self._current is not None
-        latency_s = time.monotonic() - self._began
-        self._found.outcomes[self._current] = TestOutcome(outcome.kind, outcome.why, latency_s)
+        self._found.outcomes[self._current] = TestOutcome(kind, why, time.monotonic() - self._began)
         self._current = None
 
     def _lose(self, kind: Literal["timeout", "crashed", "garbage"], why: str) -> None:
         if self._current is None:
             self._found.reason = f"the tests cannot be collected: {why}"
         else:
-            self._settle(TestOutcome(kind, why))
+            self._settle(kind, why)
 
 
 class _Lost(Exception):

@@ -11,10 +11,9 @@ from typing import Annotated, Literal, get_args
 import yaml
 from pydantic import Field, model_validator
 
-from rlm_core.problems import Problem, Pytest
+from rlm_core.problems import Mode, Problem, Pytest
 from rlm_core.records import Record
 
-Mode = Literal["cases", "pytest"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Must = Literal["pass", "fail"]
 _FILE = Path(__file__).with_name("answers.yaml")

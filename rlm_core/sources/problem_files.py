@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from pydantic import ValidationError
 
-from rlm_core.errors import ProblemError
+from rlm_core.errors import ProblemError, one_line
 from rlm_core.files import first_reason, read_given_text, sha256_of
 from rlm_core.problems import Problem
 from rlm_core.seeds import derive_seed
@@ -97,7 +97,7 @@ def _entries(name: str, path: Path) -> list[tuple[str, Any]]:
             return list(_json_lines(name, text))
         content = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_loader())
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ProblemError(f"{name}: is malformed: {' '.join(str(error).split())}") from error
+        raise ProblemError(f"{name}: is malformed: {one_line(error)}") from error
     if content is None:
         return []
     entries = content if isinstance(content, list) else [content]

@@ -1,25 +1,12 @@
 """What has to be found out before the first answer to a problem is judged."""
 
-import ast
 from collections.abc import Iterable
 
 from rlm_core.problems import Problem, Pytest, parts
 from rlm_core.verifiers import pytests
 from rlm_core.verifiers.judge import judge
 from rlm_core.verifiers.judgement import Answer, Bench
-
-_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
-_TRIVIAL_BODIES = (
-    "return None",
-    "return 0",
-    "return 1",
-    "return True",
-    "return ''",
-    "return []",
-    "return a[0]",
-    "raise ValueError",
-)
-"""What trivial functions do."""
+from rlm_core.verifiers.trivial import best_trivial_share, trivial_code
 
 
 def prepare(problems: Iterable[Problem], bench: Bench, trivial: bool = True) -> list[Problem]:
@@ -36,25 +23,16 @@ def prepare(problems: Iterable[Problem], bench: Bench, trivial: bool = True) -> 
 
 
 def _prepared(problem: Problem, bench: Bench, trivial: bool) -> Problem:
-    if not any(isinstance(part, Pytest) for part in parts(problem.verifier)):
-        return problem
-    if not problem.test_ids:
+    tested = any(isinstance(part, Pytest) for part in parts(problem.verifier))
+    if tested and not problem.test_ids:
         assert bench.sandbox is not None
         problem = pytests.prepare(problem, bench.sandbox)
     if trivial and problem.trivial_share is None:
-        problem = problem.model_copy(update={"trivial_share": _best_trivial_score(problem, bench)})
+        share = _best_trivial_score(problem, bench) if tested else best_trivial_share(problem)
+        problem = problem.model_copy(update={"trivial_share": share})
     return problem
 
 
 def _best_trivial_score(problem: Problem, bench: Bench) -> float:
     assert problem.reference is not None
-    return max(judge(Answer(code, code), problem, bench).score for code in _trivial_code(problem.reference))
-
-
-def _trivial_code(reference: str) -> list[str]:
-    """Trivial answers as code, for tests that have to be run: every name that the reference defines is such a function.
-
-    The reference is a person's, and is only parsed here.
-    """
-    names = [node.name for node in ast.parse(reference).body if isinstance(node, _DEFINITIONS)]
-    return ["".join(f"def {name}(*a, **k): {body}\n" for name in names) for body in _TRIVIAL_BODIES]
+    return max(judge(Answer(code, code), problem, bench).score for code in trivial_code(problem.reference))

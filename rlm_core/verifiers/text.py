@@ -11,6 +11,7 @@ from collections import deque
 from rlm_core.problems import Exact, JsonSchema, Numeric, Problem, Regex
 from rlm_core.sandbox.text import readable
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
+from rlm_core.verifiers.scorer import Scored
 
 LONGEST_CHARS = 1_000_000
 """Longest text that is looked at: more than any model says at once."""
@@ -84,7 +85,12 @@ def last_number(text: str) -> float | None:
 
 def judge_json_schema(verifier: JsonSchema, answer: Answer, _problem: Problem, bench: Bench) -> Judgement:
     """Validate the JSON in the text, in a process that can be stopped: a schema may ask for endless work."""
+    return judged_by_scorer(verifier, answer, bench, pass_at=1.0)
+
+
+def judged_by_scorer(verifier: Scored, answer: Answer, bench: Bench, pass_at: float) -> Judgement:
+    """Have the text judged in the scorer's process."""
     if len(answer.text) > LONGEST_CHARS:
         return Judgement.binary(_TOO_LONG)
     scored = bench.scorer.score(verifier, answer.text)
-    return Judgement.graded(scored.score, 1.0, scored.reason, scored.late)
+    return Judgement.graded(scored.score, pass_at, scored.reason, scored.late)

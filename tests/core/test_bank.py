@@ -11,8 +11,8 @@ from rlm_core.filter import RULES, jaccard, shingles
 from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.problem_files import LEVELS, read_problems
-from rlm_core.trivial import best_trivial_share
 from rlm_core.verifiers.cases import judge_cases
+from rlm_core.verifiers.trivial import best_trivial_share
 
 PARTS = {part: read_problems(f"bank:{part}") for part in ("train", "benchmark", "holdout")}
 EVERY = [problem for problems in PARTS.values() for problem in problems]

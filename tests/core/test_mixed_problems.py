@@ -16,7 +16,7 @@ from rlm_core.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
 from rlm_core.summary import outcomes, problem_metrics
-from rlm_core.trivial import best_trivial_share
+from rlm_core.verifiers.trivial import best_trivial_share
 from tests import tiny
 
 SUFFIX = " Reply with only the code in a python block."

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rlm_core.problems import Problem
-from rlm_core.trivial import best_trivial_share
+from rlm_core.verifiers.trivial import best_trivial_share
 
 
 def problem(*cases: tuple[list[Any], Any], **fields: Any) -> Problem:

@@ -11,6 +11,8 @@ from rlm_core.sandbox.door import Door
 from rlm_core.sandbox.inside import landlock, seccomp
 from rlm_core.sandbox.interpreter import Interpreter
 
+PACKAGES = Path("/rlm/packages")
+"""Where a sandbox with a file system of its own has the interpreter's `packages`."""
 _SPARE = (61184, 65519)
 """Lowest and highest user id for sandboxes."""
 

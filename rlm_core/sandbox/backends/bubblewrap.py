@@ -3,10 +3,8 @@
 import shutil
 from pathlib import Path
 
-from rlm_core.sandbox.backends.base import Backend, Launch, kernel_missing, spare_user
+from rlm_core.sandbox.backends.base import PACKAGES, Backend, Launch, kernel_missing, spare_user
 from rlm_core.sandbox.interpreter import DEVICES, INSIDE, SYSTEM, Interpreter
-
-_PACKAGES = Path("/rlm/packages")
 
 
 def _missing() -> str | None:
@@ -45,14 +43,14 @@ def _launch(interpreter: Interpreter) -> Launch:
         count_threads=True,
         listable=tuple(map(str, interpreter.readable)),
         readable=tuple(map(str, interpreter.exposed)),
-        packages=tuple(str(_PACKAGES / path.name) for path in interpreter.packages),
+        packages=tuple(str(PACKAGES / path.name) for path in interpreter.packages),
     )
 
 
 def _mounts(interpreter: Interpreter) -> list[str]:
     sources = {path: path for path in (*interpreter.readable, interpreter.executable)}
     sources[Path("/rlm/inside")] = INSIDE
-    sources |= {_PACKAGES / path.name: path for path in interpreter.packages}
+    sources |= {PACKAGES / path.name: path for path in interpreter.packages}
     links = [path for path in map(Path, SYSTEM) if path.is_symlink()]
     parents = {parent for path in (*sources, *links, *map(Path, DEVICES)) for parent in path.parents} - {Path("/")}
     arguments = []

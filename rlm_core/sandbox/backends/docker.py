@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from rlm_core.sandbox.backends.base import Backend, Launch, any_spare_user, kernel_missing
+from rlm_core.errors import one_line
+from rlm_core.sandbox.backends.base import PACKAGES, Backend, Launch, any_spare_user, kernel_missing
 from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.door import Door
 from rlm_core.sandbox.interpreter import INSIDE, SYSTEM, Interpreter
@@ -25,7 +26,6 @@ _CLIENT_S = 20.0
 """Seconds on the clock that the engine may take for an answer, and for ending a container."""
 _LONGEST_LINE = 300
 _DOOR = "/rlm/door"
-_PACKAGES = Path("/rlm/packages")
 
 _CONTROLS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CPUCfsQuota": "CPU time", "PidsLimit": "processes"}
 """What an engine says that it can limit. It would start a container without a limit that it cannot hold."""
@@ -75,8 +75,8 @@ def _image_missing(container: Container) -> str | None:
             "or set verify.container.image to one that it has"
         )
     return (
-        f"the engine does not answer: {_one_line(asked.stderr)}; start it (systemctl start docker), be a user that may "
-        "use it, or set verify.container.host"
+        f"the engine does not answer: {one_line(asked.stderr, _LONGEST_LINE)}; start it (systemctl start docker), be a "
+        "user that may use it, or set verify.container.host"
     )
 
 
@@ -84,7 +84,7 @@ def _control_missing(container: Container) -> str | None:
     asked = _ask(container, "info", "--format", " ".join(f"{{{{.{name}}}}}" for name in _CONTROLS))
     said = asked.stdout.split()
     if asked.returncode != 0 or len(said) != len(_CONTROLS):
-        return f"the engine does not say what it can limit: {_one_line(asked.stderr or asked.stdout)}"
+        return f"the engine does not say what it can limit: {one_line(asked.stderr or asked.stdout, _LONGEST_LINE)}"
     lacking = [what for what, can in zip(_CONTROLS.values(), said, strict=True) if can != "true"]
     if not lacking:
         return None
@@ -101,7 +101,7 @@ def _unreadable() -> str | None:
 def _launch(container: Container, interpreter: Interpreter) -> Launch:
     name = f"rlm-{secrets.token_hex(8)}"
     door = Door(Path(tempfile.gettempdir(), name, "door"), _DOOR, partial(_end, container, name))
-    packages = {str(_PACKAGES / path.name): path for path in interpreter.packages}
+    packages = {str(PACKAGES / path.name): path for path in interpreter.packages}
     command = [*_client(container), "run", "--name", name, *_walls(container)]
     # The socket alone: the directory it lies in is ours, and its mode keeps everybody else from it.
     for inside, path in ({"/rlm/inside": INSIDE, _DOOR: door.file} | packages).items():
@@ -171,7 +171,3 @@ def _ask(container: Container, *arguments: str) -> subprocess.CompletedProcess[s
         return subprocess.CompletedProcess(command, 1, "", f"no answer in {_CLIENT_S:g} s")
     except OSError as error:
         return subprocess.CompletedProcess(command, 1, "", os.strerror(error.errno or 0))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST_LINE]

@@ -1,5 +1,9 @@
-"""What answers that do no work would get. Needs no code to run: what a constant returns is known."""
+"""What answers that do no work would get.
 
+Where cases decide, that needs no code to run: what a constant returns is known. Tests have to be run on some.
+"""
+
+import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +13,18 @@ from rlm_core.sandbox.limits import Limits
 from rlm_core.verifiers.values import same
 
 _LIMITS = Limits()
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+_TRIVIAL_BODIES = (
+    "return None",
+    "return 0",
+    "return 1",
+    "return True",
+    "return ''",
+    "return []",
+    "return a[0]",
+    "raise ValueError",
+)
+"""What trivial functions do."""
 _CONSTANTS: tuple[Any, ...] = (None, 0, 1, -1, True, False, "", [], {}, 0.0)
 
 
@@ -74,3 +90,12 @@ def _passed(problem: Problem, answer: Callable[[Case], Any]) -> int:
 
 def _tree(value: Any) -> Tree:
     return Encoder(_LIMITS.nodes, _LIMITS.depth, _LIMITS.frame_mb).encode(value)
+
+
+def trivial_code(reference: str) -> list[str]:
+    """Trivial answers as code, for tests that have to be run: every name that the reference defines is such a function.
+
+    The reference is a person's, and is only parsed here.
+    """
+    names = [node.name for node in ast.parse(reference).body if isinstance(node, _DEFINITIONS)]
+    return ["".join(f"def {name}(*a, **k): {body}\n" for name in names) for body in _TRIVIAL_BODIES]
