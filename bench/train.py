@@ -4,8 +4,9 @@
 
 All sides train the same adapter of the same model on the same sequences: groups of 8 answers, prompts as long as
 answers. Each side runs in a process of its own, in turns, so that its largest resident size is its own; what counts is
-trained tokens (those of answers) a second. This project's step includes scoring the answers before it, which neither of
-the others does. Exits 1 when a goal is missed.
+trained tokens (those of answers) a second. For this project that is everything the train stage does with a step's
+group: comparing the sampler's log-probabilities with the trainer's, the step, its metrics and the checkpoint. The
+others take the step only. Exits 1 when a goal is missed.
 """
 
 import argparse
@@ -28,14 +29,20 @@ STEPS = 4
 SIDES = ("this project", "mlx-lm supervised", "mlx-lm-lora GRPO")
 
 
-def policy_and_sequences() -> tuple[Any, list[int], list[list[int]], list[float]]:
-    """The policy with a fresh adapter, a prompt, its answers, and their advantages."""
+def policy_and_sequences(fast_swiglu: bool = False) -> tuple[Any, list[int], list[list[int]], list[float]]:
+    """The policy with a fresh adapter, a prompt, its answers, and their advantages.
+
+    Args:
+        fast_swiglu: whether the model's MLPs are this project's; the others use mlx-lm's as it is.
+    """
     import numpy as np
 
+    from rlm_core import policy as policies
     from rlm_core.config import DEFAULT_MODEL, TrainSection
-    from rlm_core.policy import load_policy
 
-    policy = load_policy(DEFAULT_MODEL)
+    if not fast_swiglu:
+        policies.use_fast_swiglu = lambda _model: 0
+    policy = policies.load_policy(DEFAULT_MODEL)
     policy.add_adapter(TrainSection().adapter, seed=1)
     generator = np.random.default_rng(0)
     tokens = generator.integers(100, 40_000, PROMPT + GROUP * ANSWER).tolist()
@@ -44,13 +51,16 @@ def policy_and_sequences() -> tuple[Any, list[int], list[list[int]], list[float]
 
 
 def step_of_this_project() -> Callable[[], None]:
+    import mlx.core as mx
+
     from rlm_core.batches import Experience, Sample, minibatches
     from rlm_core.config import TrainSection
     from rlm_core.records import Rollout, Verdict
-    from rlm_core.trainer import Trainer, policy_loss
+    from rlm_core.trainer import Trainer
 
-    policy, prompt, answers, advantages = policy_and_sequences()
+    policy, prompt, answers, advantages = policy_and_sequences(fast_swiglu=True)
     section = TrainSection(minibatch=GROUP, micro_batch=GROUP)
+    logprobs = policy.answer_logprobs(mx.array([prompt]), mx.array(answers), differentiable=False).tolist()
     group = []
     for index, (answer, advantage) in enumerate(zip(answers, advantages, strict=True)):
         rollout = Rollout(
@@ -59,17 +69,21 @@ def step_of_this_project() -> Callable[[], None]:
             seed=index,
             prompt_tokens=tuple(prompt),
             tokens=tuple(answer),
-            logprobs=(-5.0,) * ANSWER,
+            logprobs=tuple(logprobs[index]),
             text="",
             finish_reason="length",
         )
         verdict = Verdict(rollout_id=rollout.id, problem_id="p", status="failed", sandbox="none")
         group.append(Sample(rollout, verdict, advantage))
-    experience = Experience([group], 1.0, ANSWER)
-    trainer = Trainer(policy, section, experience, Path(tempfile.mkdtemp()), "bench")
-    [[batch]] = minibatches([group], section, seed=0)
-    loss_fn = policy_loss(section, 1.0)
-    return lambda: trainer._step(0, trainer.scored([[batch]])[0], loss_fn) and None
+    directory, steps = Path(tempfile.mkdtemp()), minibatches([group], section, seed=0)
+
+    def step() -> None:
+        # The sampler has the weights that training starts from, and here each step is a training.
+        policy.model.load_weights(untrained, strict=False)
+        Trainer(policy, section, Experience([group], 1.0, ANSWER), directory, str(time.monotonic())).run(steps)
+
+    untrained = list(policy.trainable().items())
+    return step
 
 
 def step_of_mlx_lm() -> Callable[[], None]:

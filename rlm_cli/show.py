@@ -45,9 +45,15 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
             rows[name] = _compared(comparison)
     rows["gate"] = f"[bold]{'accepted' if decision.accepted else 'rejected'}[/] ({decision.rule}): {decision.reason}"
     rows["files"] = str(_shown(project.run(summary.iteration)))
-    rows["time"] = f"{result['seconds'] / 60:.1f} minutes"
+    rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
     _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
     _print_rows(rows)
+
+
+def _shares(stage_seconds: Mapping[str, float]) -> str:
+    """Each stage's share of all stages' time, those below one percent left out."""
+    total = sum(stage_seconds.values()) or 1
+    return ", ".join(f"{stage} {s / total:.0%}" for stage, s in stage_seconds.items() if s >= 0.005 * total)
 
 
 def status(project: Project, ledger: Ledger) -> None:

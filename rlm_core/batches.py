@@ -64,6 +64,9 @@ class MicroBatch:
     samples: tuple[Sample, ...]
     old_logprobs: mx.array | None = None
     reference_logprobs: mx.array | None = None
+    mismatch: float = 0.0
+    """Sum of the differences between sampler's and trainer's log-probabilities over the `compared` tokens, nats."""
+    compared: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,19 +82,31 @@ Batch = MicroBatch | Rehearsed
 
 
 def experience_from(
-    rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], method: Method, temperature: float, max_tokens: int
+    rollouts: Sequence[Rollout],
+    verdicts: Sequence[Verdict],
+    method: Method,
+    temperature: float,
+    max_tokens: int,
+    shuffled_by: int | None = None,
 ) -> Experience:
-    """Rollouts by problem, with verdicts and advantages; those that could not be judged are left out."""
+    """Rollouts by problem, with verdicts and advantages; those that could not be judged are left out.
+
+    Args:
+        shuffled_by: a seed by which each group's advantages are dealt to its rollouts at random, for a control
+            experiment; None leaves them where they were earned.
+    """
     by_rollout = {verdict.rollout_id: verdict for verdict in verdicts}
     grouped: dict[str, list[tuple[Rollout, Verdict]]] = defaultdict(list)
     for rollout in rollouts:
         verdict = by_rollout.get(rollout.id)
         if verdict is not None and verdict.status != "infrastructure":
             grouped[rollout.problem_id].append((rollout, verdict))
-    groups = []
+    groups: list[list[Sample]] = []
     for members in grouped.values():
         rewards, lengths = zip(*((verdict.reward, len(rollout.tokens)) for rollout, verdict in members), strict=True)
         advantages = method.group_advantages(rewards, lengths, max_tokens)
+        if shuffled_by is not None:
+            advantages = np.random.default_rng(derive_seed(shuffled_by, len(groups))).permutation(advantages)
         groups.append([Sample(*member, float(a)) for member, a in zip(members, advantages, strict=True)])
     return Experience(groups, temperature, max_tokens)
 

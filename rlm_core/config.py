@@ -257,6 +257,12 @@ class TrainSection(Section):
     """Weight of the divergence from the policy without its adapter, with every method."""
     importance_cap: Annotated[float, Field(ge=1)] = 2.0
     """Upper bound of the truncated importance weight between sampler and trainer, with every method."""
+    shuffle_rewards: bool = False
+    """A control experiment: each group's rewards are dealt to its rollouts at random, so there is nothing to learn but
+    what any training of this size does."""
+    rescore_above: Annotated[float, Field(ge=0)] = 1e-3
+    """Mean difference between sampler's and trainer's log-probabilities, in nats, up to which the sampler's are used;
+    above it, all answers are scored again before training. 0 always does."""
     adapter: AdapterSection = AdapterSection()
     rehearsal: RehearsalSection = RehearsalSection()
 

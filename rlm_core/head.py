@@ -7,18 +7,18 @@ With logits z = head(h) of a position, the token y that was chosen there and the
 
 A loss depends on h only by log p(y), one number a position, so its gradient with respect to h is that number's times
 the second line. Both lines are worked out together, a chunk of positions at a time, and only they are kept: the memory
-does not grow with positions times vocabulary, and no exponential is computed twice. Where no gradient is asked for and
-the device is a CPU, on which MLX computes one exponential after the other, NumPy computes them; not within a gradient,
-because the graph would have to be evaluated half-way, and all that it holds be kept.
+does not grow with positions times vocabulary, and no exponential is computed twice.
 
 Axes: B rows, T positions, N positions in a chunk, D width of the model, V vocabulary.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import mlx.core as mx
-import numpy as np
+
+from rlm_core.exponential import exp_of_negative
 
 _CHUNK = 64
 """Positions whose logits are in memory at once."""
@@ -52,7 +52,7 @@ def chosen_logprobs(
 
 def _chunk(head: Head, hidden: mx.array, tokens: mx.array, temperature: float, differentiable: bool) -> mx.array:
     if not differentiable:
-        return _logprobs(head(hidden).astype(mx.float32) / temperature, tokens)
+        return _softmax_parts(_logits(head, hidden, temperature), tokens)[0]
 
     @mx.custom_function
     def with_slopes(states: mx.array) -> tuple[mx.array, mx.array]:
@@ -66,26 +66,29 @@ def _chunk(head: Head, hidden: mx.array, tokens: mx.array, temperature: float, d
     return logprobs
 
 
-def _logprobs(logits: mx.array, tokens: mx.array) -> mx.array:
-    """Log-probabilities [N] from logits [N, V] at the temperature."""
-    if mx.default_device() != mx.cpu:
-        return mx.take_along_axis(logits, tokens[:, None], axis=-1)[:, 0] - mx.logsumexp(logits, axis=-1)
-    weights = np.array(logits)
-    weights -= weights.max(axis=-1, keepdims=True)
-    chosen = weights[np.arange(len(weights)), np.array(tokens)]
-    np.exp(weights, out=weights)
-    return mx.array((chosen - np.log(weights.sum(axis=-1, dtype=np.float64))).astype(np.float32))
+@partial(mx.compile, shapeless=True)
+def _weights(logits: mx.array, greatest: mx.array) -> mx.array:
+    return exp_of_negative(logits - greatest)
+
+
+def _softmax_parts(logits: mx.array, tokens: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    """Log-probabilities [N] from logits [N, V] at the temperature; exp(z - max z), [N, V], and its sums, [N]."""
+    greatest = mx.max(logits, axis=-1, keepdims=True)
+    weights = _weights(logits, greatest)
+    totals = mx.sum(weights, axis=-1)
+    chosen = mx.take_along_axis(logits, tokens[:, None], axis=-1) - greatest
+    return chosen[:, 0] - mx.log(totals), weights, totals
 
 
 def _with_slopes(head: Head, hidden: mx.array, tokens: mx.array, temperature: float) -> tuple[mx.array, mx.array]:
     """Log-probabilities [N] and their gradients with respect to the hidden states, [N, D]."""
-    logits = head(hidden).astype(mx.float32) / temperature
-    shifted = logits - mx.max(logits, axis=-1, keepdims=True)
-    weights = mx.exp(shifted)
-    totals = mx.sum(weights, axis=-1)
-    logprobs = mx.take_along_axis(shifted, tokens[:, None], axis=-1)[:, 0] - mx.log(totals)
+    logprobs, weights, totals = _softmax_parts(_logits(head, hidden, temperature), tokens)
     difference = (
         (weights * (-1 / (temperature * totals))[:, None]).at[mx.arange(len(tokens)), tokens].add(1 / temperature)
     )
     _, [slopes] = mx.vjp(lambda states: head(states).astype(mx.float32), [hidden], [difference])
     return logprobs, slopes
+
+
+def _logits(head: Head, hidden: mx.array, temperature: float) -> mx.array:
+    return head(hidden).astype(mx.float32) / temperature

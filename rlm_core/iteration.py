@@ -160,6 +160,7 @@ def finish(
         read_record(Path(trained.files["report"].path), TrainReport),
         float(np.sum([result.figures["seconds"] for result in rollouts])),
         time.time() - iteration.started,
+        _stage_seconds(made, rollouts, verdicts, trained, exams),
     )
     write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
     write_record(directory / "summary.json", summary)
@@ -199,6 +200,18 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: S
         iteration.incumbent.adapter,
         iteration.stage_seed("gate"),
     )
+
+
+def _stage_seconds(
+    made: Sequence[StageResult],
+    rollouts: Sequence[StageResult],
+    verdicts: Sequence[StageResult],
+    trained: StageResult,
+    exams: Sequence[StageResult],
+) -> dict[str, float]:
+    parts = zip(("generate", "mutate", "filter"), ([result] for result in made), strict=True)
+    stages = dict(parts) | {"rollout": rollouts, "verify": verdicts, "train": [trained], "evaluate": exams}
+    return {stage: sum(result.seconds for result in results) for stage, results in stages.items()}
 
 
 def _all(results: Sequence[StageResult], name: str, kind: type[RecordT]) -> Iterator[RecordT]:

@@ -29,6 +29,7 @@ from rlm_core.errors import AdapterError, ModelError, one_line
 from rlm_core.files import sha256_of, write_atomic
 from rlm_core.head import chosen_logprobs
 from rlm_core.records import AdapterRef
+from rlm_core.swiglu import use_fast_swiglu
 
 _device = threading.RLock()
 """One user of the device at a time: generation, scoring and training are not overlapped on one machine."""
@@ -375,6 +376,7 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
         raise ModelError(f"model.base = {base!r}: cannot be loaded: {one_line(error, 200)}") from error
     quantised = frozenset(module.bits for _, module in model.named_modules() if hasattr(module, "bits"))
     model = _unpacked_on_cpu(model)
+    use_fast_swiglu(model)
     model.freeze()
     shape = _put_on(model, base, adapter) if adapter else None
     model = _unpacked_on_cpu(model)  # the adapter may be in 16 bits, too

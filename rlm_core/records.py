@@ -47,6 +47,8 @@ class StageResult(Record):
 
     files: dict[str, FileRef] = {}
     figures: dict[str, JsonValue] = {}
+    seconds: float = 0.0
+    """How long the stage or shard took, when it was not taken from an earlier run."""
 
     def intact(self) -> bool:
         """Whether every file is there and unchanged, so that the stage need not run again."""

@@ -1,9 +1,10 @@
 """An iteration in figures: what happened, per problem and in all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from pydantic import Field
 
 from rlm_core.ledger import ProblemOutcome
 from rlm_core.problems import Problem
@@ -61,6 +62,9 @@ class Summary(Record):
     useful_groups: int
     train_s: float
     duration_s: float
+    stage_seconds: dict[str, float] = Field(default_factory=dict)
+    """Of each stage, all shards and exams together. Rollouts and their verification overlap, and what an interrupted
+    run had done counts, so the sum is not the duration."""
 
 
 def summarise(
@@ -73,6 +77,7 @@ def summarise(
     trained: TrainReport,
     rollout_s: float,
     duration_s: float,
+    stage_seconds: Mapping[str, float],
 ) -> Summary:
     """The figures of a whole iteration."""
     judged = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
@@ -99,6 +104,7 @@ def summarise(
         useful_groups=trained.useful_groups,
         train_s=trained.duration_s,
         duration_s=duration_s,
+        stage_seconds=dict(stage_seconds),
     )
 
 

@@ -111,7 +111,8 @@ def train(
     started = time.monotonic()
     check_trainable(base, incumbent, section.adapter)
     method = section.settled_method()
-    experience = experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens)
+    shuffled_by = derive_seed(seed, "shuffled rewards") if section.shuffle_rewards else None
+    experience = experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens, shuffled_by)
     candidate: AdapterRef | None = None
     metrics: list[StepMetrics] = []
     chosen = _choose(corpus, experience, section, seed, directory)

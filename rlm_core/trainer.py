@@ -3,7 +3,6 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ import mlx.optimizers as optim
 import numpy as np
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
-from rlm_core import progress
+from rlm_core import progress, rescoring
 from rlm_core.batches import Batch, Experience, MicroBatch, Rehearsed
 from rlm_core.config import TrainSection
 from rlm_core.errors import AdapterError, StageFailed
 from rlm_core.files import write_atomic, write_jsonl
 from rlm_core.losses import Divisors, Scored, importance_weights, k3_divergence
-from rlm_core.policy import Policy, Scorer
+from rlm_core.policy import Policy
 from rlm_core.records import Record, Share
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -61,7 +60,8 @@ class StepMetrics(Record):
     clip_fraction: float
     """Share of tokens on which the method's clip had an effect; 0 with methods that have none."""
     mismatch: float
-    """Mean absolute difference between sampler's and trainer's log-probabilities, nats."""
+    """Mean absolute difference between sampler's and trainer's log-probabilities, nats, of the answers that were scored
+    again: one of the step's or all."""
     rehearsed: int = 0
     """Earlier answers in the step, besides its rollouts."""
     rehearsed_tokens: int = 0
@@ -97,8 +97,7 @@ def policy_loss(section: TrainSection, temperature: float) -> LossFn:
         if batch.reference_logprobs is not None:
             kl = k3_divergence(logprobs, batch.reference_logprobs)
             losses = losses + section.kl_weight * kl
-        mismatch = mx.abs(batch.old_logprobs - batch.behaviour_logprobs)
-        figures = {"kl": kl, "entropy": -logprobs, "clip_fraction": clipped, "mismatch": mismatch}
+        figures = {"kl": kl, "entropy": -logprobs, "clip_fraction": clipped}
         sums = {key: mx.sum(value * batch.mask) for key, value in figures.items()}
         return method.aggregate(losses, batch.mask, divisors), sums
 
@@ -142,28 +141,11 @@ class Trainer:
         return metrics
 
     def scored(self, steps: Sequence[Sequence[Batch]]) -> list[list[Batch]]:
-        """The same batches with what the policies before training make of their answers; rehearsed ones need nothing.
-
-        All of them before the first step, so that a second copy of the base model is in memory only until then.
-        """
-        if self.section.kl_weight == 0:
-            return [[self._scored(batch, None) for batch in step] for step in steps]
-        with self.policy.base_scorer() as reference:
-            return [[self._scored(batch, reference) for batch in step] for step in steps]
-
-    def _scored(self, batch: Batch, reference: Scorer | None) -> Batch:
-        """Score the answers with the trainer's own forward pass before anything is trained."""
-        if isinstance(batch, Rehearsed):
-            return batch
-        temperature = self.experience.temperature
-        old = self.policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
-        mx.eval(old)
-        compared = None
-        if reference is not None:
-            compared = reference(batch.prompt, batch.answers, temperature)
-            mx.eval(compared)
-        progress.report("train", 0, 0)
-        return replace(batch, old_logprobs=old, reference_logprobs=compared)
+        """The same batches with what the policies before training make of their answers; see `rescoring`."""
+        section = self.section
+        return rescoring.scored(
+            self.policy, steps, self.experience.temperature, section.rescore_above, with_base=section.kl_weight > 0
+        )
 
     def divisors(self, step: Sequence[Batch]) -> Divisors:
         """What the losses of this minibatch are divided by; rehearsed answers count like others."""
@@ -187,6 +169,7 @@ class Trainer:
             grad_norm=norm.item(),
             applied=applied,
             useful_share=self.experience.useful_share,
+            mismatch=rescoring.mismatch(step),
             duration_s=duration,
             tokens_per_s=divisors.tokens / duration,
             peak_memory_gb=mx.get_peak_memory() / 1e9,

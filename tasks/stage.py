@@ -6,6 +6,7 @@ setting runs exactly the stages again that read it. How many work at a time, and
 whose files are gone or damaged is thrown away.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,10 @@ def stage_task(version: int, description: str) -> Callable[[Callable[..., StageR
 
     def decorate(function: Callable[..., StageResult]) -> Task[..., dict[str, Any]]:
         def run(timeout_s: float, reads: dict[str, str], **parameters: Any) -> dict[str, Any]:  # noqa: ARG001  reads: for the key
+            started = time.monotonic()
             with time_limit(timeout_s):
                 result = function(**parameters)
+            result = result.model_copy(update={"seconds": time.monotonic() - started})
             shown = {name: value for name, value in result.figures.items() if not isinstance(value, list | dict)}
             get_run_logger().info("%s: %s", function.__name__, ", ".join(f"{k} {v}" for k, v in shown.items()))
             return result.model_dump(mode="json")

@@ -268,7 +268,7 @@ def gradient_of(
     name: MethodName, judged: Judged, model: Path, micro: int = 6, pad: int = 0, shuffle: bool = False
 ) -> dict[str, np.ndarray]:
     """The gradient of one minibatch of all useful groups, at a policy that has moved since the answers were scored."""
-    section = TrainSection(method=name, kl_weight=0.1, adapter=LORA)
+    section = TrainSection(method=name, kl_weight=0.1, rescore_above=0, adapter=LORA)
     experience = experience_from(judged.rollouts, judged.verdicts, section.settled_method(), 1.0, 20)
     policy = lora_policy(model)
     shake(policy, seed=1, size=0.02)

@@ -266,3 +266,21 @@ def test_every_optimizer_setting_has_an_effect(
     assert usual.candidate is not None
     assert changed.candidate is not None
     assert usual.candidate.sha256 != changed.candidate.sha256
+
+
+def test_shuffled_rewards_are_the_same_rewards_dealt_to_other_rollouts(judged: Judged) -> None:
+    def advantages(seed: int | None) -> list[list[float]]:
+        method = METHODS["grpo"]
+        groups = experience_from(judged.rollouts, judged.verdicts, method, 1.0, ROLLOUT.max_tokens, seed).groups
+        return [[sample.advantage for sample in group] for group in groups]
+
+    earned, dealt = advantages(None), advantages(1)
+    assert [sorted(group) for group in dealt] == [sorted(group) for group in earned]
+    assert dealt != earned
+    assert dealt == advantages(1) != advantages(2)
+
+
+def test_shuffled_rewards_teach_another_adapter(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
+    earned = weights(train_here(judged, tiny_model, tmp_path / "a").candidate)
+    dealt = weights(train_here(judged, tiny_model, tmp_path / "b", shuffle_rewards=True).candidate)
+    assert any(not np.array_equal(earned[name], dealt[name]) for name in earned)

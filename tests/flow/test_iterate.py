@@ -97,6 +97,9 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
     assert summary.rollouts == len(rollouts) == 36
     assert summary.passed == sum(v.passed for v in verdicts)
     assert summary.rollout_tokens == sum(len(r.tokens) for r in rollouts)
+    assert list(summary.stage_seconds) == ["generate", "mutate", "filter", "rollout", "verify", "train", "evaluate"]
+    assert all(seconds > 0 for seconds in summary.stage_seconds.values())
+    assert summary.stage_seconds["train"] >= summary.train_s
 
     with open_ledger(project.ledger, create=False) as ledger:
         assert ledger.incumbent() == decision.candidate
