@@ -8,7 +8,7 @@ CONFIG ?= configs/quick.yaml
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow test-all bench-verify bench-rollout bench-train check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow test-all bench-verify bench-rollout bench-train gate-sim check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ bench-rollout: setup ## tokens sampled a second, against mlx-lm's batched genera
 bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx-lm-lora
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python bench/train.py
+
+gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in simulated loops
+	$(BIN)/python bench/gate_simulation.py
 
 check: setup ## style, types
 	$(BIN)/ruff check .

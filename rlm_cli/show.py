@@ -43,7 +43,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
     for name, comparison in (("benchmark", decision.benchmark), ("holdout", decision.holdout)):
         if comparison is not None:
             rows[name] = _compared(comparison)
-    rows["gate"] = f"[bold]{'accepted' if decision.accepted else 'rejected'}[/] ({decision.rule}): {decision.reason}"
+    rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
     rows["files"] = str(_shown(project.run(summary.iteration)))
     rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
     _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
@@ -88,7 +88,7 @@ def history(ledger: Ledger, as_json: bool) -> None:
             f"{iteration.summary['pass_rate']:.1%}",
             _scores(decision.benchmark),
             _scores(decision.holdout),
-            "accepted" if decision.accepted else "rejected",
+            decision.outcome,
             decision.reason,
         )
     _console.print(table)

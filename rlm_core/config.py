@@ -291,17 +291,34 @@ class EvaluateSection(Section):
 
 
 class GateSection(Section):
-    """When a candidate becomes the incumbent."""
+    """When a candidate becomes the incumbent; docs/gate.md compares the rules."""
 
     rule: Literal["paired", "strict", "threshold", "ema"] = "paired"
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
-    """paired: how sure the gain on the benchmark must be."""
+    """paired: that no candidate is accepted in `horizon` iterations which is not better than the incumbent."""
+    horizon: Positive = 20
+    """paired: iterations over which `confidence` holds. Each may err with (1 - confidence) / horizon."""
+    min_gain: Share = 0.01
+    """paired: least gain on the benchmark that is worth an accept."""
+    patience: Count = 6
+    """paired: iterations that training may go on from candidates on probation, neither proved better nor worse, before
+    it goes back to the incumbent. 0 rejects at once what is not proved."""
+    worse_confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
+    """paired: how sure it must be that a candidate is worse on the benchmark, to reject it before patience ends."""
     holdout_margin: Share = 0.05
     """The candidate may score at most this much below the incumbent on the holdout."""
     threshold: Share = 0.5
     """threshold: score on the benchmark that a candidate needs."""
     ema_weight: Annotated[float, Field(gt=0, le=1)] = 0.3
     """ema: weight of the newest score in the moving average that a candidate must exceed."""
+
+    infer_staleness: Count = 0
+    """Iterations after its acceptance from which an adapter is served; training and exams never wait."""
+
+    @property
+    def level(self) -> float:
+        """paired: the p-value that a candidate's gain may have at most."""
+        return (1 - self.confidence) / self.horizon
 
 
 class PrefectSection(Section):

@@ -1,30 +1,17 @@
-"""Whether a candidate becomes the incumbent."""
+"""Whether a candidate becomes the incumbent, goes on probation, or is rejected; docs/gate.md has the numbers."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
-from scipy import stats
+import numpy.typing as npt
 
+from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import GateSection
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison
+from rlm_core.records import AdapterRef, GateDecision, Outcome, SuiteComparison
 from rlm_core.seeds import derive_seed
 
-_RESAMPLES = 9_999
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class ExamPair:
-    """Incumbent's and candidate's report on the same suite, with the same problems, samples and seeds."""
-
-    incumbent: ExamReport
-    candidate: ExamReport
-
-    def __post_init__(self) -> None:
-        a, b = self.incumbent, self.candidate
-        same = (a.suite_digest, a.k, a.seed, a.temperature) == (b.suite_digest, b.k, b.seed, b.temperature)
-        assert same, f"reports on {a.suite} are not of the same exam"
-        assert a.complete and b.complete, f"an exam on {a.suite} is not complete"
 
 
 @dataclass(frozen=True)
@@ -35,57 +22,57 @@ class PastScores:
     ema: float | None = None
 
 
-def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparison:
-    """Candidate against incumbent, paired over problems.
+@dataclass(frozen=True)
+class Lineage:
+    """Where a candidate comes from."""
 
-    The p-value is of a one-sided sign-flip permutation test: were both policies equally good, each problem's
-    difference would be as likely with the opposite sign (Good 2005, "Permutation, Parametric and Bootstrap Tests of
-    Hypotheses"; exact for few problems, sampled for many). The interval is the percentile bootstrap over problems.
-    """
-    # Counts, not shares: equal scores must be equal to the last bit, and thirds are not.
-    incumbent = np.array([problem.correct for problem in pair.incumbent.problems])
-    by_id = {problem.problem_id: problem for problem in pair.candidate.problems}
-    candidate = np.array([by_id[problem.problem_id].correct for problem in pair.incumbent.problems])
-    differences = candidate - incumbent
-    answers = pair.incumbent.k * len(differences)
-    (low, high), p_value = (0.0, 0.0), 1.0
-    if differences.any():
-        (low, high), p_value = _interval(differences, seed, confidence), _p_value(differences, seed)
-    return SuiteComparison(
-        suite=pair.incumbent.suite,
-        suite_digest=pair.incumbent.suite_digest,
-        incumbent=int(incumbent.sum()) / answers,
-        candidate=int(candidate.sum()) / answers,
-        difference=int(differences.sum()) / answers,
-        interval=(low / pair.incumbent.k, high / pair.incumbent.k),
-        p_value=p_value,
-        better=int((differences > 0).sum()),
-        worse=int((differences < 0).sum()),
+    incumbent: AdapterRef | None = None
+    learner: AdapterRef | None = None
+    """What it was trained from: the incumbent, or an earlier candidate that is on probation."""
+    waited: int = 0
+    """Iterations that the learner has been on probation."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The numbers that a rule goes by: of one candidate, or arrays `[...]` of those of many."""
+
+    incumbent: Any
+    candidate: Any
+    """Scores on the benchmark."""
+    difference: Any
+    p_better: Any
+    p_worse: Any
+    holdout_difference: Any
+    waited: Any = 0
+    best: Any = np.nan
+    ema: Any = np.nan
+    """Not a number where there is none yet."""
+
+
+def outcomes(look: Look, section: GateSection) -> npt.NDArray[np.str_]:
+    """The outcome by the configured rule, `[...]`. The simulation of docs/gate.md calls this too."""
+    vetoed = look.holdout_difference < -section.holdout_margin - _ROUNDING
+    if section.rule != "paired":
+        bar = score_bar(look, section)
+        reached = look.candidate >= bar if section.rule == "threshold" else look.candidate > bar
+        return np.where(reached & ~np.asarray(vetoed), "accepted", "rejected")
+    proved = (look.p_better <= section.level) & (look.difference >= max(section.min_gain, _ROUNDING) - _ROUNDING)
+    worse = look.p_worse <= 1 - section.worse_confidence
+    return np.select(
+        [np.asarray(vetoed | worse), np.asarray(proved), np.asarray(look.waited < section.patience)],
+        ["rejected", "accepted", "probation"],
+        "rejected",
     )
 
 
-def _p_value(differences: np.ndarray, seed: int) -> float:
-    if len(differences) == 1:  # scipy asks for two; the two signs are all that there is
-        return 0.5 if differences[0] > 0 else 1.0
-    result = stats.permutation_test(
-        (differences,),
-        lambda sample, axis: np.sum(sample, axis=axis),
-        permutation_type="samples",
-        alternative="greater",
-        n_resamples=_RESAMPLES,
-        vectorized=True,
-        rng=np.random.default_rng(derive_seed(seed, "permutation")),
-    )
-    return float(result.pvalue)
-
-
-def _interval(differences: np.ndarray, seed: int, confidence: float) -> tuple[float, float]:
-    generator = np.random.default_rng(derive_seed(seed, "bootstrap"))
-    drawn = generator.integers(0, len(differences), (_RESAMPLES, len(differences)))
-    means = differences[drawn].mean(axis=1)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+def score_bar(look: Look, section: GateSection) -> Any:
+    """The score that the candidate has to exceed, under `threshold` to reach, `[...]`."""
+    if section.rule == "threshold":
+        return section.threshold
+    if section.rule == "strict":
+        return np.fmax(look.incumbent, look.best)
+    return np.where(np.isnan(look.ema), look.incumbent, look.ema)
 
 
 def decide(
@@ -95,57 +82,87 @@ def decide(
     section: GateSection,
     past: PastScores,
     candidate: AdapterRef,
-    incumbent: AdapterRef | None,
+    lineage: Lineage,
     seed: int,
 ) -> GateDecision:
-    """Accept or reject a candidate that sat both exams. The holdout has a veto under every rule."""
+    """Decide about a candidate that sat both exams. The holdout has a veto under every rule."""
     on_benchmark = compare(benchmark, derive_seed(seed, "benchmark"), section.confidence)
     on_holdout = compare(holdout, derive_seed(seed, "holdout"), section.confidence)
-    accepted, reason = _apply_rule(on_benchmark, section, past)
-    if accepted and on_holdout.difference < -section.holdout_margin - _ROUNDING:
-        accepted = False
-        reason = (
-            f"vetoed by the holdout: {on_holdout.candidate:.3f} against {on_holdout.incumbent:.3f} is worse by more "
-            f"than the margin of {section.holdout_margin:g}; else {reason}"
-        )
+    look = Look(
+        incumbent=on_benchmark.incumbent,
+        candidate=on_benchmark.candidate,
+        difference=on_benchmark.difference,
+        p_better=on_benchmark.p_value,
+        p_worse=on_benchmark.p_worse,
+        holdout_difference=on_holdout.difference,
+        waited=lineage.waited,
+        best=np.nan if past.best is None else past.best,
+        ema=np.nan if past.ema is None else past.ema,
+    )
+    outcome = cast(Outcome, outcomes(look, section).item())
     return GateDecision(
         iteration=iteration,
-        accepted=accepted,
+        outcome=outcome,
         rule=section.rule,
-        reason=reason,
+        reason=_reason(outcome, look, on_holdout, section),
         benchmark=on_benchmark,
         holdout=on_holdout,
         candidate=candidate,
-        incumbent=incumbent,
+        incumbent=lineage.incumbent,
+        learner=lineage.learner,
+        waited=lineage.waited,
     )
 
 
-def nothing_learnt(iteration: int, section: GateSection, incumbent: AdapterRef | None) -> GateDecision:
+def nothing_learnt(iteration: int, section: GateSection, lineage: Lineage) -> GateDecision:
     """The decision on an iteration that has no candidate."""
     return GateDecision(
         iteration=iteration,
-        accepted=False,
+        outcome="rejected",
         rule=section.rule,
         reason="no candidate: in every group all rollouts were paid the same, so there was nothing to learn from",
         benchmark=None,
         holdout=None,
         candidate=None,
-        incumbent=incumbent,
+        incumbent=lineage.incumbent,
+        learner=lineage.learner,
+        waited=lineage.waited,
     )
 
 
-def _apply_rule(result: SuiteComparison, section: GateSection, past: PastScores) -> tuple[bool, str]:
-    score, gain = result.candidate, f"{result.candidate:.3f} against {result.incumbent:.3f}"
-    if section.rule == "paired":
-        limit = 1 - section.confidence
-        sure = result.difference > 0 and result.p_value <= limit
-        verb = "is" if sure else "is not"
-        return sure, f"{gain} {verb} a gain with p = {result.p_value:.4f}; at most {limit:.3g} is asked for"
-    if section.rule == "strict":
-        bar = max(result.incumbent, past.best or 0.0)
-        return score > bar, f"{score:.3f} {'exceeds' if score > bar else 'does not exceed'} the best score {bar:.3f}"
+def _reason(outcome: Outcome, look: Look, holdout: SuiteComparison, section: GateSection) -> str:
+    found = _found(outcome, look, section)
+    if look.holdout_difference < -section.holdout_margin - _ROUNDING:
+        return (
+            f"vetoed by the holdout: {holdout.candidate:.3f} against {holdout.incumbent:.3f} is worse by more "
+            f"than the margin of {section.holdout_margin:g}; else {found}"
+        )
+    return found
+
+
+def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
+    if section.rule != "paired":
+        return _found_by_score(look, section)
+    gain = f"{look.candidate:.3f} against {look.incumbent:.3f}"
+    asked = f"p = {look.p_better:.4f}; at most {section.level:.3g} is asked for"
+    if look.p_worse <= 1 - section.worse_confidence:
+        return f"{gain} is worse with p = {look.p_worse:.4f}; above {1 - section.worse_confidence:.3g} it may go on"
+    if look.p_better <= section.level:
+        if look.difference >= section.min_gain - _ROUNDING:
+            return f"{gain} is a gain with {asked}"
+        asked += f", and a gain of {section.min_gain:g}"
+    if outcome == "probation":
+        return (
+            f"{gain} is not yet a sure gain with {asked}; "
+            f"iteration {look.waited + 1} of {section.patience} on probation"
+        )
+    patience = f"after {section.patience} iterations on probation" if section.patience else "and there is no probation"
+    return f"{gain} is not a gain with {asked}, {patience}"
+
+
+def _found_by_score(look: Look, section: GateSection) -> str:
+    score, bar = look.candidate, float(score_bar(look, section))
     if section.rule == "threshold":
-        bar = section.threshold
-        return score >= bar, f"{score:.3f} {'reaches' if score >= bar else 'does not reach'} the threshold {bar:.3f}"
-    bar = result.incumbent if past.ema is None else past.ema
-    return score > bar, f"{score:.3f} {'exceeds' if score > bar else 'does not exceed'} the moving average {bar:.3f}"
+        return f"{score:.3f} {'reaches' if score >= bar else 'does not reach'} the threshold {bar:.3f}"
+    name = "best score" if section.rule == "strict" else "moving average"
+    return f"{score:.3f} {'exceeds' if score > bar else 'does not exceed'} the {name} {bar:.3f}"

@@ -9,9 +9,10 @@ import numpy as np
 
 from rlm_core.adapters import check_adapter, check_trainable, read_adapter
 from rlm_core.base_model import base_path, fingerprint
+from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
-from rlm_core.gate import ExamPair, decide, nothing_learnt
+from rlm_core.gate import Lineage, decide, nothing_learnt
 from rlm_core.ledger import Base, open_ledger
 from rlm_core.problems import Problem
 from rlm_core.project import Project
@@ -47,6 +48,10 @@ class Iteration(Record):
     directory: str
     base: PolicyRef
     incumbent: PolicyRef
+    learner: PolicyRef
+    """What answers and is trained: the incumbent, or an earlier candidate that is on probation."""
+    waited: int
+    """Iterations that the learner has been on probation."""
     seed: int
     """Of this iteration; its stages' seeds derive from it."""
     exam_seed: int
@@ -110,11 +115,11 @@ def begin(config: Config) -> Iteration:
     with open_ledger(project.ledger) as ledger:
         first = read_adapter(config.model.adapter) if config.model.adapter and not ledger.base() else None
         ledger.begin(Base(name=base.base, fingerprint=base.fingerprint), first)
-        number, adapter = ledger.next_iteration(), ledger.incumbent()
+        number, lineage = ledger.next_iteration(), ledger.lineage()
         earlier = ledger.corpus(before=number) if config.train.rehearsal.share else None
-    if adapter is not None:
+    for adapter in filter(None, {lineage.incumbent, lineage.learner}):
         check_adapter(config.model.base, adapter)
-        check_trainable(config.model.base, adapter, config.train.adapter)
+    check_trainable(config.model.base, lineage.learner, config.train.adapter)
     directory = project.run(number)
     write_json(directory / "config.json", config.dump())
     return Iteration(
@@ -122,7 +127,9 @@ def begin(config: Config) -> Iteration:
         project=str(project.root),
         directory=str(directory),
         base=base,
-        incumbent=base.model_copy(update={"adapter": adapter}),
+        incumbent=base.model_copy(update={"adapter": lineage.incumbent}),
+        learner=base.model_copy(update={"adapter": lineage.learner}),
+        waited=lineage.waited,
         seed=derive_seed(config.seed, number),
         exam_seed=derive_seed(config.seed, "exams"),
         corpus=write_corpus(directory, earlier, config) if earlier is not None else None,
@@ -152,7 +159,7 @@ def finish(
     decision = _decide(iteration, config, trained, exams)
     summary = summarise(
         iteration.number,
-        iteration.incumbent.name,
+        iteration.learner.name,
         problems,
         list(_all(made, "rejections", Rejection)),
         sampled,
@@ -172,14 +179,16 @@ def finish(
             outcomes(problems, sampled, judged),
             summary.model_dump(mode="json"),
             config.train.rehearsal.corpus_size,
+            config.gate.infer_staleness,
         )
     return decision, summary
 
 
 def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: Sequence[StageResult]) -> GateDecision:
     candidate = iteration.candidate(trained)
+    lineage = Lineage(iteration.incumbent.adapter, iteration.learner.adapter, iteration.waited)
     if candidate is None or candidate.adapter is None:
-        return nothing_learnt(iteration.number, config.gate, iteration.incumbent.adapter)
+        return nothing_learnt(iteration.number, config.gate, lineage)
     reports = {
         (result.figures["who"], result.figures["suite"]): read_record(Path(result.files["report"].path), ExamReport)
         for result in exams
@@ -197,7 +206,7 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: S
         config.gate,
         past,
         candidate.adapter,
-        iteration.incumbent.adapter,
+        lineage,
         iteration.stage_seed("gate"),
     )
 

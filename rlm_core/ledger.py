@@ -6,34 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
-from rlm_core.gate import PastScores
+from rlm_core.gate import Lineage, PastScores
+from rlm_core.migrations import SCHEMA_VERSION, migrate
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record, Share
 
 RecordT = TypeVar("RecordT", bound=Record)
-
-SCHEMA_VERSION = 1
-
-_SCHEMA = """
-CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE iterations (
-    number INTEGER PRIMARY KEY, ended TEXT NOT NULL, accepted INTEGER NOT NULL,
-    decision TEXT NOT NULL, summary TEXT NOT NULL);
-CREATE TABLE adapters (
-    sha256 TEXT PRIMARY KEY, path TEXT NOT NULL, iteration INTEGER, source TEXT, accepted INTEGER NOT NULL);
-CREATE TABLE exams (key TEXT PRIMARY KEY, report TEXT NOT NULL);
-CREATE TABLE problems (
-    id TEXT NOT NULL, iteration INTEGER NOT NULL, content TEXT NOT NULL,
-    rollouts INTEGER NOT NULL, passed INTEGER NOT NULL, PRIMARY KEY (id, iteration));
-CREATE TABLE corpus (
-    rollout_id TEXT PRIMARY KEY, iteration INTEGER NOT NULL, problem_id TEXT NOT NULL, text TEXT NOT NULL);
-"""
 
 
 class _Unreadable(Exception):
@@ -59,6 +43,24 @@ class CorpusAnswer(Record):
     text: str
     pass_rate: Share
     """Of the problem's rollouts, when it was last tried."""
+
+
+PointerName = Literal["accepted", "trainer", "inference"]
+"""Which adapter exams and reports call the incumbent; which one answers and is trained; which one is served."""
+
+
+class Move(Record):
+    """A pointer came to point at an adapter."""
+
+    name: PointerName
+    iteration: int
+    """The last that had ended, or was ending, then."""
+    time: str
+    cause: Literal["begun", "accepted", "probation", "rejected", "rollback"]
+    adapter: AdapterRef | None
+    """None: the base model without one."""
+    scores: dict[str, Any] | None = None
+    """accepted: best and moving average of the scores on a suite."""
 
 
 class Base(Record):
@@ -92,8 +94,38 @@ class Ledger:
 
     def incumbent(self) -> AdapterRef | None:
         """The adapter that was last accepted, or None for the base model."""
-        value = self._state("inference")
-        return _stored(AdapterRef, value["adapter"]) if value and value["adapter"] else None
+        move = self.pointer("accepted")
+        return move.adapter if move else None
+
+    def lineage(self) -> Lineage:
+        """What the next candidate is trained from, and since when."""
+        trainer = [move for move in self.moves() if move.name == "trainer"]
+        waited = next((n for n, move in enumerate(reversed(trainer)) if move.cause != "probation"), 0)
+        return Lineage(incumbent=self.incumbent(), learner=trainer[-1].adapter if trainer else None, waited=waited)
+
+    def pointer(self, name: PointerName) -> Move | None:
+        """Where a pointer stands; None in a ledger that was not begun."""
+        return next((move for move in reversed(self.moves()) if move.name == name), None)
+
+    def moves(self) -> list[Move]:
+        """All moves of the pointers, oldest first."""
+        rows = self._connection.execute(
+            "SELECT name, iteration, time, cause, adapter, scores FROM pointers ORDER BY version"
+        )
+        return [
+            _stored(
+                Move,
+                {
+                    "name": name,
+                    "iteration": iteration,
+                    "time": time,
+                    "cause": cause,
+                    "adapter": _json(adapter),
+                    "scores": _json(scores),
+                },
+            )
+            for name, iteration, time, cause, adapter, scores in rows
+        ]
 
     def base(self) -> Base | None:
         """The base model that the project was begun with."""
@@ -102,7 +134,8 @@ class Ledger:
 
     def past_scores(self, suite_digest: str | None = None) -> PastScores:
         """Best and moving average of the accepted benchmark scores; those on another suite do not count."""
-        value = self._state("scores") or {}
+        move = self.pointer("accepted")
+        value = (move.scores if move else None) or {}
         if suite_digest is not None and value.get("suite") != suite_digest:
             return PastScores()
         return PastScores(best=value.get("best"), ema=value.get("ema"))
@@ -173,7 +206,8 @@ class Ledger:
         if known is None:
             with self._connection:
                 self._set("base", base.model_dump())
-                self._point(0, adapter)
+                for name in ("accepted", "trainer", "inference"):
+                    self._point(name, 0, "begun", adapter)
         elif known.fingerprint != base.fingerprint:
             raise UsageError(
                 f"this project was begun with the base model {known.name!r}, the config names {base.name!r}; "
@@ -193,6 +227,7 @@ class Ledger:
         outcomes: Sequence[ProblemOutcome],
         summary: dict[str, Any],
         corpus_size: int | None = None,
+        infer_staleness: int = 0,
     ) -> None:
         """Record an iteration's end: decision, pointers, best scores, problems and corpus, all or nothing.
 
@@ -200,37 +235,75 @@ class Ledger:
 
         Args:
             corpus_size: answers that are kept at most; None keeps all.
+            infer_staleness: iterations by which the pointer `inference` follows later than `accepted`.
         """
         with self._connection:
             done = self._connection.execute(
                 "INSERT OR IGNORE INTO iterations VALUES (?, ?, ?, ?, ?)",
-                (decision.iteration, _now(), decision.accepted, decision.model_dump_json(), json.dumps(summary)),
+                (decision.iteration, _now(), decision.outcome, decision.model_dump_json(), json.dumps(summary)),
             )
             if done.rowcount == 0:
                 return
             self._add_outcomes(decision.iteration, outcomes)
             self._bound_corpus(corpus_size)
             if decision.candidate is not None:
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO adapters VALUES (?, ?, ?, ?, ?)",
-                    (
-                        decision.candidate.sha256,
-                        decision.candidate.path,
-                        decision.iteration,
-                        decision.incumbent.sha256 if decision.incumbent else None,
-                        decision.accepted,
-                    ),
-                )
-            if decision.accepted:
-                self._accept(decision, ema_weight)
+                self._add_candidate(decision, decision.candidate, ema_weight)
+            self._follow(decision.iteration, infer_staleness)
 
-    def _accept(self, decision: GateDecision, ema_weight: float) -> None:
+    def _add_candidate(self, decision: GateDecision, candidate: AdapterRef, ema_weight: float) -> None:
+        source = decision.learner.sha256 if decision.learner else None
+        self._connection.execute(
+            "INSERT OR REPLACE INTO adapters VALUES (?, ?, ?, ?, ?)",
+            (candidate.sha256, candidate.path, decision.iteration, source, decision.outcome),
+        )
+        if decision.accepted:
+            scores = self._scores_with(decision, ema_weight)
+            self._point("accepted", decision.iteration, "accepted", candidate, scores)
+        if decision.outcome != "rejected":
+            self._point("trainer", decision.iteration, decision.outcome, candidate)
+        elif decision.learner != decision.incumbent:
+            self._point("trainer", decision.iteration, "rejected", decision.incumbent)
+
+    def _scores_with(self, decision: GateDecision, ema_weight: float) -> dict[str, Any]:
         assert decision.benchmark is not None
-        self._point(decision.iteration, decision.candidate)
         score, suite = decision.benchmark.candidate, decision.benchmark.suite_digest
         past = self.past_scores(suite)
         ema = score if past.ema is None else ema_weight * score + (1 - ema_weight) * past.ema
-        self._set("scores", {"suite": suite, "best": max(score, past.best or 0.0), "ema": ema})
+        return {"suite": suite, "best": max(score, past.best or 0.0), "ema": ema}
+
+    def _follow(self, iteration: int, staleness: int) -> None:
+        """Let `inference` point where `accepted` pointed so many iterations ago, or where it was since put by hand."""
+        due = [
+            move
+            for move in self.moves()
+            if move.name == "accepted" and (move.cause != "accepted" or move.iteration <= iteration - staleness)
+        ]
+        served = self.pointer("inference")
+        if due and served and due[-1].adapter != served.adapter:
+            self._point("inference", iteration, "accepted", due[-1].adapter)
+
+    def roll_back(self, iteration: int) -> AdapterRef | None:
+        """Point all pointers at what this iteration's gate accepted; 0 is what the project was begun with.
+
+        The scores that the rules `strict` and `ema` go by are those of that time. Nothing is forgotten.
+
+        Returns:
+            The adapter, None for the base model.
+
+        Raises:
+            UsageError: nothing was accepted in this iteration; the message says in which.
+        """
+        ways = [m for m in self.moves() if m.name == "accepted" and m.cause in ("begun", "accepted")]
+        found = {move.iteration: move for move in ways}
+        if iteration not in found:
+            known = ", ".join(map(str, found)) or "none"
+            raise UsageError(f"iteration {iteration} did not accept anything; there is a way back to {known}")
+        target = found[iteration]
+        with self._connection:
+            for name in ("accepted", "trainer", "inference"):
+                scores = target.scores if name == "accepted" else None
+                self._point(name, self.next_iteration() - 1, "rollback", target.adapter, scores)
+        return target.adapter
 
     def _add_outcomes(self, iteration: int, outcomes: Sequence[ProblemOutcome]) -> None:
         self._connection.executemany(
@@ -261,11 +334,18 @@ class Ledger:
             (-1 if size is None else size,),
         )
 
-    def _point(self, iteration: int, adapter: AdapterRef | None) -> None:
-        """Move both weight pointers: which adapter answers, and which one training starts from."""
-        pointer = {"iteration": iteration, "time": _now(), "adapter": adapter.model_dump() if adapter else None}
-        for name in ("inference", "trainer"):
-            self._set(name, pointer)
+    def _point(
+        self,
+        name: str,
+        iteration: int,
+        cause: str,
+        adapter: AdapterRef | None,
+        scores: dict[str, Any] | None = None,
+    ) -> None:
+        self._connection.execute(
+            "INSERT INTO pointers (name, iteration, time, cause, adapter, scores) VALUES (?, ?, ?, ?, ?, ?)",
+            (name, iteration, _now(), cause, json.dumps(adapter and adapter.model_dump()), json.dumps(scores)),
+        )
 
     def _set(self, key: str, value: Any) -> None:
         self._connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, json.dumps(value)))
@@ -335,8 +415,10 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(
             f"{path} is from a newer version of rlm-flows (schema {version}, this one knows {SCHEMA_VERSION})"
         )
-    if version == 0:
-        connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+    try:
+        migrate(connection, version)
+    except (LookupError, TypeError, ValueError) as error:
+        raise LedgerError(f"{path} is damaged: an entry of schema {version} is not readable: {error!r}") from error
 
 
 def _now() -> str:

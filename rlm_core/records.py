@@ -228,19 +228,33 @@ class SuiteComparison(Record):
     """Bootstrap confidence interval of the difference of mean scores."""
     p_value: float
     """One-sided: how likely so large a gain is when both policies are equally good."""
+    p_worse: float | None = None
+    """The same for so large a loss. None in decisions from before it was worked out."""
     better: int
     """Problems on which the candidate scored higher."""
     worse: int
+
+
+Outcome = Literal["accepted", "probation", "rejected"]
+"""Of a candidate at the gate. On probation, training goes on from it while the incumbent stays what it is."""
 
 
 class GateDecision(Record):
     """What the gate decided about a candidate, with the numbers that it rests on."""
 
     iteration: int
-    accepted: bool
+    outcome: Outcome
     rule: Literal["paired", "strict", "threshold", "ema"]
     reason: str
     benchmark: SuiteComparison | None
     holdout: SuiteComparison | None
     candidate: AdapterRef | None
     incumbent: AdapterRef | None
+    learner: AdapterRef | None
+    """What the candidate was trained from: the incumbent, or an earlier candidate that was on probation."""
+    waited: int = 0
+    """Iterations that the learner had been on probation."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.outcome == "accepted"

@@ -26,5 +26,5 @@ def gate(
         results_of(trained),
         [results_of(result) for result in exams],
     )
-    get_run_logger().info("%s: %s", "accepted" if decision.accepted else "rejected", decision.reason)
+    get_run_logger().info("%s: %s", decision.outcome, decision.reason)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}

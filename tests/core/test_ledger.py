@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from rlm_core.errors import LedgerError, UsageError
-from rlm_core.ledger import SCHEMA_VERSION, Base, Ledger, ProblemOutcome, open_ledger
+from rlm_core.gate import Lineage
+from rlm_core.ledger import Base, Ledger, PointerName, ProblemOutcome, open_ledger
+from rlm_core.migrations import SCHEMA_VERSION
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, ProblemScore, SuiteComparison
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Outcome, ProblemScore, SuiteComparison
 
 BASE = Base(name="model", fingerprint="f")
 FIRST = AdapterRef(path="start", sha256="0" * 64)
@@ -26,6 +28,8 @@ def decision(
     incumbent: AdapterRef | None = None,
     learnt: bool = True,
     suite: str = "d",
+    outcome: Outcome | None = None,
+    learner: AdapterRef | None = None,
 ) -> GateDecision:
     result = SuiteComparison(
         suite="s",
@@ -40,14 +44,19 @@ def decision(
     )
     return GateDecision(
         iteration=iteration,
-        accepted=accepted,
+        outcome=outcome or ("accepted" if accepted else "rejected"),
         rule="paired",
         reason="because",
         benchmark=result if learnt else None,
         holdout=result if learnt else None,
         candidate=adapter(iteration) if learnt else None,
         incumbent=incumbent,
+        learner=learner or incumbent,
     )
+
+
+def on_probation(iteration: int, learner: AdapterRef | None = None) -> GateDecision:
+    return decision(iteration, accepted=False, outcome="probation", learner=learner)
 
 
 def outcome(name: str, rollouts: int = 8, passed: int = 2) -> ProblemOutcome:
@@ -84,8 +93,10 @@ def state_of(ledger: Ledger) -> list[Any]:
         ledger.history(),
         ledger.problems(),
         ledger.corpus_size(),
+        ledger.lineage(),
+        ledger.moves(),
     ]
-    tables = ("state", "iterations", "adapters", "exams", "problems", "corpus")
+    tables = ("state", "iterations", "adapters", "pointers", "exams", "problems", "corpus")
     return [*readings, *(ledger._connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables)]
 
 
@@ -134,12 +145,112 @@ def test_an_accepted_candidate_becomes_the_incumbent_and_sets_the_scores(path: P
         assert (ledger.past_scores().best, ledger.past_scores().ema) == (1.0, 0.59375)  # 0.25 * 0.5 + 0.75 * 0.625
 
 
-def test_both_weight_pointers_move_together_with_iteration_and_digest(path: Path) -> None:
+def pointed_at(ledger: Ledger) -> dict[str, AdapterRef | None]:
+    names: tuple[PointerName, ...] = ("accepted", "trainer", "inference")
+    moves = {name: ledger.pointer(name) for name in names}
+    return {name: move.adapter for name, move in moves.items() if move}
+
+
+def test_an_accept_moves_all_pointers_and_a_rejection_none(path: Path) -> None:
+    """Parity row 3: versioned, with iteration, time and digest."""
+    with open_ledger(path) as ledger:
+        assert set(pointed_at(ledger).values()) == {None}
+        ledger.commit(decision(1, accepted=True), 0.3, [], {})
+        ledger.commit(decision(2, accepted=False, incumbent=adapter(1)), 0.3, [], {})
+        assert pointed_at(ledger) == {"accepted": adapter(1), "trainer": adapter(1), "inference": adapter(1)}
+        told = [(move.name, move.iteration, move.cause, move.adapter) for move in ledger.moves()]
+    names = ("accepted", "trainer", "inference")
+    assert told == [(name, 0, "begun", None) for name in names] + [(name, 1, "accepted", adapter(1)) for name in names]
+
+
+def test_on_probation_the_trainer_goes_on_and_the_incumbent_stays(path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(decision(1, accepted=True), 0.3, [], {})
-        pointers = [ledger._state(name) for name in ("inference", "trainer")]
-    for pointer in pointers:
-        assert (pointer["iteration"], pointer["adapter"]) == (1, adapter(1).model_dump())
+        ledger.commit(decision(2, False, incumbent=adapter(1), outcome="probation"), 0.3, [], {})
+        assert pointed_at(ledger) == {"accepted": adapter(1), "trainer": adapter(2), "inference": adapter(1)}
+        assert ledger.lineage() == Lineage(adapter(1), adapter(2), 1)
+        ledger.commit(decision(3, False, incumbent=adapter(1), outcome="probation", learner=adapter(2)), 0.3, [], {})
+        assert ledger.lineage() == Lineage(adapter(1), adapter(3), 2)
+        assert ledger.past_scores().best == 0.5  # of the accepted one
+
+
+def test_an_accept_ends_a_probation(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(on_probation(1), 0.3, [], {})
+        ledger.commit(decision(2, accepted=True, learner=adapter(1)), 0.3, [], {})
+        assert ledger.lineage() == Lineage(adapter(2), adapter(2), 0)
+        assert pointed_at(ledger)["inference"] == adapter(2)
+
+
+def test_a_rejection_ends_a_probation_and_leads_back_to_the_incumbent(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(on_probation(1), 0.3, [], {})
+        ledger.commit(decision(2, accepted=False, learner=adapter(1)), 0.3, [], {})
+        assert ledger.lineage() == Lineage(None, None, 0)
+        ledger.commit(on_probation(3), 0.3, [], {})
+        assert ledger.lineage() == Lineage(None, adapter(3), 1)
+
+
+def test_an_iteration_without_a_candidate_leaves_a_probation_as_it_is(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(on_probation(1), 0.3, [], {})
+        ledger.commit(decision(2, accepted=False, learnt=False, learner=adapter(1)), 0.3, [], {})
+        assert ledger.lineage() == Lineage(None, adapter(1), 1)
+
+
+def test_what_is_served_may_lag(path: Path) -> None:
+    """Parity row 3: by `infer_staleness` iterations."""
+    served = []
+    with open_ledger(path) as ledger:
+        for number, accepted in enumerate((True, True, False, False, False), 1):
+            ledger.commit(decision(number, accepted), 0.3, [], {}, infer_staleness=2)
+            served.append(pointed_at(ledger)["inference"])
+        assert served == [None, None, adapter(1), adapter(2), adapter(2)]
+        ledger.roll_back(0)
+        ledger.commit(decision(6, False), 0.3, [], {}, infer_staleness=2)
+        assert pointed_at(ledger)["inference"] is None
+
+
+# ----------------------------------------------------------------------------------------------------------- rollback
+
+
+def test_a_rollback_leads_to_what_an_iteration_accepted_and_its_scores(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True, score=0.5), 0.5, [], {})
+        ledger.commit(decision(2, accepted=True, score=0.7, incumbent=adapter(1)), 0.5, [], {})
+        ledger.commit(decision(3, False, incumbent=adapter(2), outcome="probation"), 0.5, [], {})
+        assert ledger.roll_back(1) == adapter(1)
+        assert ledger.lineage() == Lineage(adapter(1), adapter(1), 0)
+        assert set(pointed_at(ledger).values()) == {adapter(1)}
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (0.5, 0.5)
+        assert ledger.next_iteration() == 4
+        assert len(ledger.history()) == 3
+        ledger.commit(decision(4, accepted=True, score=0.7, incumbent=adapter(1)), 0.5, [], {})
+        assert (ledger.past_scores().best, ledger.past_scores().ema) == (0.7, 0.6)
+
+
+def test_a_rollback_is_recorded_and_can_be_taken_back(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True), 0.3, [], {})
+        assert ledger.roll_back(0) is None
+        assert set(pointed_at(ledger).values()) == {None}
+        assert ledger.past_scores().best is None
+        assert [(move.name, move.iteration, move.cause) for move in ledger.moves()[-3:]] == [
+            (name, 1, "rollback") for name in ("accepted", "trainer", "inference")
+        ]
+        assert ledger.roll_back(1) == adapter(1)
+        assert ledger.incumbent() == adapter(1)
+
+
+def test_a_rollback_to_what_was_not_accepted_is_refused_with_the_ways_back(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True), 0.3, [], {})
+        ledger.commit(decision(2, accepted=False), 0.3, [], {})
+        before = state_of(ledger)
+        for iteration in (2, 3, -1):
+            with pytest.raises(UsageError, match=rf"iteration {iteration} did not accept .* a way back to 0, 1$"):
+                ledger.roll_back(iteration)
+        assert state_of(ledger) == before
 
 
 def test_scores_on_another_suite_do_not_count(path: Path) -> None:
@@ -170,7 +281,7 @@ def test_committing_an_iteration_again_changes_nothing(path: Path) -> None:
         assert state_of(ledger) == before
 
 
-@pytest.mark.parametrize("step", ["_set", "_add_outcomes", "_bound_corpus", "_accept"])
+@pytest.mark.parametrize("step", ["_add_outcomes", "_bound_corpus", "_point", "_add_candidate", "_follow"])
 def test_a_commit_that_fails_on_its_way_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(decision(1, accepted=True, score=0.5), 0.3, [outcome("f")], {})
@@ -179,7 +290,7 @@ def test_a_commit_that_fails_on_its_way_changes_nothing(path: Path, monkeypatch:
 
     def fail_after(self: Ledger, *arguments: Any) -> None:
         real(self, *arguments)
-        if step != "_set" or arguments[0] == "scores":  # of the state, the last that is set
+        if step != "_point" or arguments[0] == "inference":  # of the pointers, the last that is moved
             raise RuntimeError("the power went out")
 
     with open_ledger(path) as ledger, monkeypatch.context() as patch:
@@ -328,7 +439,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with (
-        pytest.raises(LedgerError, match=r"newer version of rlm-flows \(schema 2, this one knows 1\)"),
+        pytest.raises(LedgerError, match=r"newer version of rlm-flows \(schema 3, this one knows 2\)"),
         open_ledger(path),
     ):
         pass
@@ -345,7 +456,7 @@ def test_a_damaged_ledger_is_named(path: Path, damage: str) -> None:
 
 def test_a_record_that_cannot_be_read_is_damage(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE state SET value = '{' WHERE key = 'inference'")
+    connection.execute("UPDATE pointers SET adapter = '{'")
     connection.commit()
     connection.close()
     with pytest.raises(LedgerError, match=r"ledger\.sqlite.* is damaged"), open_ledger(path) as ledger:

@@ -138,15 +138,36 @@ def test_after_a_rejection_training_starts_from_the_accepted_adapter_again(make_
     """Parity row 27. From its optimizer's state too, and not from that of the rejected one."""
     config = make_config()
     first = iterate(str(config))["decision"]
-    assert first["accepted"]
+    assert first["outcome"] == "accepted"
     make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
     second = iterate(str(config))
-    assert not second["decision"]["accepted"]
+    assert second["decision"]["outcome"] == "rejected"
     third = iterate(str(config))
     assert third["summary"]["policy"] == first["candidate"]["sha256"]
     assert third["decision"]["incumbent"] == first["candidate"]
     assert second["summary"]["trained_steps"] > 0
     assert optimizer_steps(config, 3) == optimizer_steps(config, 1) + third["summary"]["trained_steps"]
+
+
+def test_on_probation_training_goes_on_from_the_candidate_and_exams_from_the_incumbent(
+    make_config: MakeConfig,
+) -> None:
+    """From the candidate's optimizer state too; when it comes to nothing, from the incumbent again."""
+    config = make_config(gate={"min_gain": 1.0, "worse_confidence": 0.999, "patience": 1, "holdout_margin": 1.0})
+    first = iterate(str(config))
+    assert first["decision"]["outcome"] == "probation"
+    with open_ledger(project_of(config).ledger) as ledger:
+        assert ledger.incumbent() is None
+    second = iterate(str(config))
+    assert second["decision"]["outcome"] == "rejected"
+    assert second["summary"]["policy"] == first["decision"]["candidate"]["sha256"]
+    assert second["decision"]["learner"] == first["decision"]["candidate"]
+    assert second["decision"]["incumbent"] is None
+    assert second["decision"]["benchmark"]["incumbent"] == first["decision"]["benchmark"]["incumbent"]
+    assert optimizer_steps(config, 2) == optimizer_steps(config, 1) + second["summary"]["trained_steps"]
+    third = iterate(str(config))
+    assert third["summary"]["policy"] == "base"
+    assert optimizer_steps(config, 3) == third["summary"]["trained_steps"]
 
 
 def test_a_stopped_iteration_goes_on_where_it_was_and_ends_the_same(make_config: MakeConfig, tmp_path: Path) -> None:
@@ -280,7 +301,7 @@ def test_an_iteration_without_a_spread_of_rewards_is_decided_as_such(make_config
     bank.write_text(impossible.model_dump_json() + "\n")
     config = make_config(generate={"bank": str(bank), "problems": 1})
     result = iterate(str(config))
-    assert not result["decision"]["accepted"]
+    assert result["decision"]["outcome"] == "rejected"
     assert "nothing to learn" in result["decision"]["reason"]
 
 
@@ -308,7 +329,7 @@ def test_problems_that_ask_for_no_code_are_trained_on_and_examined_like_others(
     mixed = tiny.write_problems(tmp_path / "mixed.jsonl", bank)
     config = make_config(generate={"bank": mixed}, rollout={"prompt_suffix": ""}, evaluate=suites)
     decision = iterate(str(config))["decision"]
-    assert decision["accepted"]
+    assert decision["outcome"] == "accepted"
     run = project_of(config).run(1)
     by_id = {problem.id: problem for problem in bank}
     verdicts = [Verdict.model_validate(row) for path in (run / "verdicts").iterdir() for row in lines(path)]
