@@ -26,7 +26,7 @@ from rlm_core.config import DEFAULT_MODEL, RolloutSection
 from rlm_core.decoding import Decoder, Request
 from rlm_core.draws import Sampling
 from rlm_core.policy import Policy, load_policy
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 
 PROBLEMS, GROUP, TOKENS = 8, 8, 48
 BATCH_SIZES = (16, 32, 64)

@@ -9,7 +9,7 @@ from flows.runners import VerifyRunner, verify_runner
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.rollout import announce_shards
-from rlm_core.sources.problem_files import file_digest
+from rlm_core.sources import source_state
 from rlm_core.verifiers.function import sources
 from tasks.evaluate import evaluate
 from tasks.filter import filter_problems
@@ -137,6 +137,6 @@ class Stages:
 
     def _common(self, timeout_s: float, reads: list[str] | None = None, judges: bool = False) -> dict[str, Any]:
         """What every stage is given: where, for how long at most, and which files it reads as they are now."""
-        files = {name: file_digest(name) for name in reads or []}
+        files = {name: source_state(name) for name in reads or []}
         own = sources(self._config.verify.functions) if judges else {}
         return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files | own}

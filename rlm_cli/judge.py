@@ -12,7 +12,7 @@ from rlm_core.errors import InfrastructureFault, ProblemError, SandboxUnavailabl
 from rlm_core.files import read_given_text
 from rlm_core.problems import Cases, Mode, Problem, Pytest, parts
 from rlm_core.records import Verdict
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 from rlm_core.verifiers import Answer, Judgement, prepare
 from rlm_core.verifiers.check import check_problems
 from rlm_core.verify import judge_answer, open_bench

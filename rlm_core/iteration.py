@@ -31,7 +31,7 @@ from rlm_core.records import (
 from rlm_core.rehearsal import write_corpus
 from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 from rlm_core.train import TrainReport
 from rlm_core.verifiers import Bench, prepare

@@ -11,7 +11,8 @@ from rlm_core.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.seeds import derive_seed
-from rlm_core.sources.problem_files import bank_order, read_problems
+from rlm_core.sources import read_problems
+from rlm_core.sources.bank import bank_order
 
 
 def run(

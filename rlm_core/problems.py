@@ -214,6 +214,9 @@ class Problem(Record):
     domain: str = "general"
     difficulty: str | None = None
     reference: str | None = None
+    """A program that is known to be right, whole: the preamble is not put before it."""
+    preamble: str = ""
+    """Code that is put before an answer's code when it is run, such as the imports that the prompt shows."""
     float_tolerance: Annotated[float, Field(ge=0)] = 0.0
     """Relative and absolute tolerance for floats; 0 compares exactly. Types are compared strictly in any case."""
     unordered: bool = False
@@ -263,6 +266,8 @@ class Problem(Record):
         decides = [self.prompt, self.entry_point, cases, self.float_tolerance, self.unordered]
         if not isinstance(self.verifier, Cases):
             decides.append(self.verifier.model_dump(mode="json"))
+        if self.preamble:
+            decides.append({"preamble": self.preamble})
         return digest(*decides)
 
     def content(self) -> dict[str, Any]:

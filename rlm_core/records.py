@@ -175,6 +175,21 @@ class PolicyRef(Record):
         return self.adapter.sha256 if self.adapter else "base"
 
 
+class Recited(Record):
+    """No model, but answers that every problem brings along: what an exam must score right, and what it must not."""
+
+    recites: Literal["reference", "empty"]
+    """The problem's own solution, or what it shows of a program and nothing more."""
+
+    @property
+    def name(self) -> str:
+        return self.recites
+
+
+Examinee = PolicyRef | Recited
+"""Who sits an exam."""
+
+
 class ProblemScore(Record):
     """How a policy did on one problem of a suite."""
 
@@ -191,14 +206,20 @@ class ExamReport(Record):
     suite: str
     suite_digest: str
     policy: str
-    """`base`, or the SHA-256 of the adapter."""
+    """`base`, or the SHA-256 of the adapter; `reference` or `empty` where no model answered."""
     base_model: str
     k: int
     """Samples per problem that were asked for."""
     temperature: float
+    top_p: Share = 1.0
+    max_tokens: int = 0
     seed: int
     pass_at: dict[int, Share]
-    """Unbiased pass@k for each k up to the number of samples."""
+    """Unbiased pass@k for several k up to the number of samples."""
+    intervals: dict[int, tuple[Share, Share]] = {}
+    """Of each pass@k, by bootstrap over the problems; see exams/scores.py."""
+    pass_at_own_k: Share | None = None
+    """Mean over the problems of pass@k with the k that the suite gives for each; None when it gives none."""
     problems: tuple[ProblemScore, ...]
     tokens: int
     truncated_share: Share
@@ -208,6 +229,11 @@ class ExamReport(Record):
     wrong_share: Share = 0.0
     """Answers that could be judged and are wrong."""
     infrastructure_faults: int
+    sandbox: str = "none"
+    code: str = ""
+    """Version of the code that sat the exam; see exams/key.py."""
+    sampling_s: float = 0.0
+    """Part of `duration_s` that answering took; nearly all else is judging."""
     duration_s: float
 
     @property

@@ -14,7 +14,7 @@ from rlm_core.filter import KnownProblems, repeats
 from rlm_core.ledger import CorpusAnswer
 from rlm_core.policy import Policy
 from rlm_core.records import FileRef
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 
 
 def write_corpus(directory: Path, corpus: Sequence[CorpusAnswer], config: Config) -> FileRef:

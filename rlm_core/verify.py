@@ -159,7 +159,7 @@ def judge_answer(
         InfrastructureFault: the machinery failed; this says nothing about the answer.
     """
     started = time.monotonic()
-    judgement = judge(answer, problem, bench)
+    judgement = judge(answer.after(problem.preamble), problem, bench)
     trivial = best_trivial_share(problem) if partial_credit and judgement.status == "failed" else 0.0
     sandbox = bench.sandbox if problem.asks_for_code and answer.code is not None else None
     verdict = Verdict(

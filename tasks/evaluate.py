@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rlm_core import evaluate as core
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
-from rlm_core.records import PolicyRef, StageResult
+from rlm_core.records import Examinee, StageResult
 from tasks.stage import stage_task
 
 
@@ -13,7 +13,7 @@ def evaluate(
     directory: str,
     project: str,
     who: str,
-    examined: PolicyRef,
+    examined: Examinee,
     suite: str,
     section: EvaluateSection,
     rollout: RolloutSection,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import Task, get_run_logger, task
-from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
 from prefect.context import TaskRunContext
 from prefect.results import ResultRecord
 from prefect.tasks import exponential_backoff
@@ -72,13 +72,20 @@ def placed(stage: Task[..., dict[str, Any]], iteration: Iteration, section: Pref
 
     `options` go to `Task.with_options`, such as `task_run_name`.
     """
-    return stage.with_options(
-        result_storage=Path(iteration.directory, "results"),
-        retries=section.retries,
-        retry_delay_seconds=exponential_backoff(section.retry_delay_s),
-        retry_jitter_factor=0.5,
-        **options,
-    )
+    return stage.with_options(result_storage=Path(iteration.directory, "results"), **_retries(section), **options)
+
+
+def unplaced(stage: Task[..., dict[str, Any]], section: PrefectSection, **options: Any) -> Any:
+    """The task outside of any iteration: with the configured retries, and no result kept by Prefect."""
+    return stage.with_options(cache_policy=NO_CACHE, persist_result=False, **_retries(section), **options)
+
+
+def _retries(section: PrefectSection) -> dict[str, Any]:
+    return {
+        "retries": section.retries,
+        "retry_delay_seconds": exponential_backoff(section.retry_delay_s),
+        "retry_jitter_factor": 0.5,
+    }
 
 
 def results_of(returned: Any) -> StageResult:

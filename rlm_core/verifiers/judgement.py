@@ -23,6 +23,12 @@ class Answer:
         """The answer in a model's words."""
         return cls(text, extract_code(text))
 
+    def after(self, preamble: str) -> "Answer":
+        """The answer with the problem's preamble before its code."""
+        if not preamble or self.code is None:
+            return self
+        return Answer(self.text, f"{preamble}\n{self.code}")
+
 
 @dataclass(frozen=True)
 class Bench:

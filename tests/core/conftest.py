@@ -1,10 +1,12 @@
-"""Fixtures of the core tests: the tiny model loaded, and a judged iteration of it."""
+"""Fixtures of the core tests: the tiny model loaded, a judged iteration of it, and the command."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from rlm_cli.main import main
 from rlm_core.config import RolloutSection, VerifySection
 from rlm_core.policy import Policy, load_policy
 from rlm_core.problems import Problem
@@ -56,3 +58,41 @@ def judged(tiny_model: Path) -> Judged:
         rollouts, {problem.id: problem for problem in problems}, VerifySection(partial_credit=0.5)
     )
     return Judged(problems, rollouts, verdicts)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Rlm = Callable[..., Done]
+
+
+@pytest.fixture
+def rlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rlm:
+    """The command, called in this process from an empty directory."""
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["rlm", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return call
+
+
+def assert_refused(done: Done, code: int, *parts: str) -> None:
+    assert done.code == code, done.err
+    [line] = [line for line in done.err.splitlines() if line.startswith("rlm: ")]
+    for part in parts:
+        assert part in line
+    assert "Traceback" not in done.err

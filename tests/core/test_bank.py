@@ -10,7 +10,8 @@ from rlm_core.config import DOMAINS, FilterSection
 from rlm_core.filter import RULES, jaccard, shingles
 from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
-from rlm_core.sources.problem_files import LEVELS, read_problems
+from rlm_core.sources import read_problems
+from rlm_core.sources.bank import LEVELS
 from rlm_core.verifiers.cases import judge_cases
 from rlm_core.verifiers.trivial import best_trivial_share
 

@@ -8,7 +8,7 @@ import pytest
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem
 from rlm_core.sandbox import Limits
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 from rlm_core.verifiers.check import check_problems
 
 DEEP: Any = []

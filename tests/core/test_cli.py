@@ -1,57 +1,18 @@
 """`rlm` as a person calls it: what goes wrong is one clear line and an exit code, and nothing is written."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from rlm_cli.main import main
 from rlm_core.policy import load_policy
 from rlm_core.records import AdapterRef
 from tests import tiny
+from tests.core.conftest import Rlm, assert_refused
 from tests.core.test_policy import trained_adapter
 
-
-@dataclass(frozen=True)
-class Done:
-    """How the command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Rlm = Callable[..., Done]
 Settings = dict[str, dict[str, object]]
-
-
-@pytest.fixture
-def rlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rlm:
-    """The command, called in this process from an empty directory."""
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["rlm", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return Done(code, captured.out, captured.err)
-
-    return call
-
-
-def assert_refused(done: Done, code: int, *parts: str) -> None:
-    assert done.code == code, done.err
-    [line] = [line for line in done.err.splitlines() if line.startswith("rlm: ")]
-    for part in parts:
-        assert part in line
-    assert "Traceback" not in done.err
 
 
 @pytest.fixture
@@ -73,7 +34,9 @@ def write(tmp_path: Path, content: Settings) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["status"], ["history"], ["verify"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["status"], ["history"], ["exam"], ["compare"], ["verify"], ["doctor"]]
+)
 def test_every_command_has_help(rlm: Rlm, command: list[str]) -> None:
     done = rlm(*command, "--help")
     assert done.code == 0

@@ -14,7 +14,7 @@ from rlm_core.decoding import Completion, Request
 from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.records import Rejection
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 
 MODEL = Provenance(source="model")
 PROPOSAL: dict[str, Any] = {

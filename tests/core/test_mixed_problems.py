@@ -10,11 +10,13 @@ from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, GenerateSection, MutateSection, RolloutSection, VerifySection
 from rlm_core.decoding import Request
 from rlm_core.draws import Sampling
-from rlm_core.evaluate import exam_key, sit_exam
+from rlm_core.exams.key import exam_key
+from rlm_core.exams.sit import Exam, sit_exam
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
+from rlm_core.sources.suite import Suite
 from rlm_core.summary import outcomes, problem_metrics
 from rlm_core.verifiers.trivial import best_trivial_share
 from tests import tiny
@@ -124,10 +126,12 @@ def test_a_mixed_bank_goes_from_rollout_to_rewards(tiny_model: Path, tmp_path: P
     assert [bool(each.passed_text) for each in outcomes(MIXED, rollouts, verdicts)] == [True] * 4 + [False, True, True]
 
 
-def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "open_sandbox", lambda *_: pytest.fail("a sandbox was opened"))
     section = EvaluateSection(samples=8, max_tokens=20)
-    report, answers, verdicts = sit_exam(policy, "texts", [NUMBER, WORDS, JSON], section, ROLLOUT, VERIFY, seed=1)
+    exam = Exam("texts", Suite((NUMBER, WORDS, JSON)), section, ROLLOUT, VERIFY, seed=1)
+    sat = sit_exam(exam, PolicyRef(base=str(tiny_model), fingerprint="f"))
+    report, answers, verdicts = sat.report, sat.answers, sat.verdicts
     assert report.complete
     assert [score.correct for score in report.problems][2] == 0
     assert report.pass_at[1] == pytest.approx(sum("n + 2" in answer.text for answer in answers[:16]) / 24)
@@ -136,7 +140,7 @@ def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(policy: Policy, monkey
 
 def test_an_exam_is_another_one_when_a_users_function_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def key(section: VerifySection) -> str:
-        return exam_key("b", "base", "s", 1, EvaluateSection(), RolloutSection(), section)
+        return exam_key(PolicyRef(base="b", fingerprint="f"), "s", 1, EvaluateSection(), RolloutSection(), section)
 
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "exam_checks.py"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rlm_core.errors import ProblemError
 from rlm_core.files import write_jsonl
 from rlm_core.problems import Problem
-from rlm_core.sources.problem_files import bank_order, read_problems
+from rlm_core.sources import read_problems
+from rlm_core.sources.bank import bank_order
 
 CONTENT: list[dict[str, Any]] = [
     {"prompt": "Doppelt so groß", "entry_point": "double", "cases": [{"input": [2], "expected": 4}]},

@@ -11,7 +11,7 @@ import pytest
 from rlm_cli.main import main
 from rlm_core.config import load_config
 from rlm_core.problems import Problem
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 from rlm_core.verifiers.check import check_problems
 
 PAGE = (Path(__file__).parents[2] / "docs" / "verifiers.md").read_text()

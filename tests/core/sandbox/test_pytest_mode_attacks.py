@@ -10,7 +10,7 @@ import pytest
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
-from rlm_core.sources.problem_files import read_problems
+from rlm_core.sources import read_problems
 from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
 
 from .conftest import PATIENT, processes_of_session

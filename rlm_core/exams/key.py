@@ -1,0 +1,47 @@
+"""What an exam's report depends on: when all of it is the same, the report is not made again."""
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import rlm_core
+from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
+from rlm_core.files import digest
+from rlm_core.records import Examinee, PolicyRef
+from rlm_core.verifiers.function import sources
+
+_LIBRARIES = ("mlx", "mlx-lm", "numpy", "tokenizers")
+"""Those that decide which tokens are drawn."""
+
+
+def exam_key(
+    examinee: Examinee,
+    suite: str,
+    seed: int,
+    evaluate: EvaluateSection,
+    rollout: RolloutSection,
+    verify: VerifySection,
+) -> str:
+    """Names all that an exam's report depends on; reports with equal keys are equal but for the time they took.
+
+    Args:
+        suite: its digest.
+    """
+    who = [examinee.name, examinee.fingerprint if isinstance(examinee, PolicyRef) else None]
+    settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
+    settings += [rollout.prompt_suffix, rollout.stop_after_code]
+    settings += [verify.sandbox, verify.limits.model_dump(mode="json"), sources(verify.functions)]
+    if verify.sandbox == "docker":  # its image says which packages an answer can use
+        settings.append(verify.container.model_dump(mode="json"))
+    return digest(code_version(), who, suite, seed, settings)
+
+
+@cache
+def code_version() -> str:
+    """Content hash of this package's source, and the versions of the libraries that answers depend on."""
+    root = Path(rlm_core.__file__).parent
+    files = {file.relative_to(root).as_posix(): file for file in sorted(root.rglob("*.py"))}
+    sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    return digest(sums, {name: version(name) for name in _LIBRARIES})

@@ -1,0 +1,215 @@
+"""Sitting an exam: answers to a suite, sampled or recited, judged and counted."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rlm_core.answers import FENCE
+from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
+from rlm_core.errors import InfrastructureFault, ProblemError
+from rlm_core.exams.key import code_version
+from rlm_core.exams.scores import mean_pass_at, pass_at_k
+from rlm_core.policy import device_policy
+from rlm_core.problems import Problem
+from rlm_core.records import Examinee, ExamReport, PolicyRef, ProblemScore, Recited, Rollout, Verdict
+from rlm_core.rollout import sample_rollouts
+from rlm_core.seeds import derive_seed
+from rlm_core.sources.suite import Suite
+from rlm_core.verifiers import prepare
+from rlm_core.verify import judge_rollouts, open_bench, sandbox_used
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What is asked, and how."""
+
+    name: str
+    """Of the suite, for people."""
+    suite: Suite
+    evaluate: EvaluateSection
+    rollout: RolloutSection
+    verify: VerifySection
+    seed: int
+
+    @property
+    def judging(self) -> VerifySection:
+        """How answers are judged: what they would be paid is not asked."""
+        return self.verify.model_copy(update={"partial_credit": 0.0})
+
+    @property
+    def samples(self) -> int:
+        """Answers to each problem: as many as the settings say, or as the largest k of the suite needs."""
+        return max([self.evaluate.samples, *(asking.k or 1 for asking in self.suite.askings.values())])
+
+    def section(self, problem: Problem) -> RolloutSection:
+        """How a problem is asked: as the suite says, and else as the settings say."""
+        asking = self.suite.asking(problem)
+        own = {"temperature": asking.temperature, "top_p": asking.top_p, "max_tokens": asking.max_tokens}
+        given = {name: getattr(self.evaluate, name) if value is None else value for name, value in own.items()}
+        return self.rollout.model_copy(update={"group_size": self.samples, "top_k": 0, **given})
+
+
+@dataclass(frozen=True)
+class Sat:
+    """An exam that was sat: the report, and the answers and verdicts that it rests on."""
+
+    report: ExamReport
+    answers: list[Rollout]
+    verdicts: list[Verdict]
+
+
+def sit_exam(exam: Exam, examinee: Examinee) -> Sat:
+    """Examine somebody.
+
+    Every sample has a seed of its own that derives from the exam's seed, the problem and the sample's index, so two
+    policies answer the same problems with the same seeds and their scores are paired.
+
+    Raises:
+        ProblemError: a solution is to be recited, and a problem has none.
+        ModelError, AdapterError, SandboxUnavailable: as loading a policy and opening a sandbox do.
+    """
+    started = time.monotonic()
+    part = f"{exam.name} {examinee.name[:8]}"
+    by_id = {problem.id: problem for problem in _ready(exam)}
+    asked = time.monotonic()
+    if isinstance(examinee, Recited):
+        answers = [answer for problem in exam.suite.problems for answer in _recited(examinee, problem, exam.samples)]
+    else:
+        answers = _sampled(exam, examinee, part)
+    sampling_s = time.monotonic() - asked
+    verdicts = judge_rollouts(answers, by_id, exam.judging, stage="evaluate_verify", part=part)
+    report = report_on(exam, examinee, answers, verdicts, sampling_s, time.monotonic() - started)
+    return Sat(report, answers, verdicts)
+
+
+def _ready(exam: Exam) -> list[Problem]:
+    """The problems, ready to be judged. What cannot be judged is found here, and not when all answers are there."""
+    with open_bench(exam.judging, exam.suite.problems) as bench:
+        return prepare(exam.suite.problems, bench, trivial=False)
+
+
+def require_complete(report: ExamReport) -> None:
+    """Stop work that would rest on an exam that was not judged completely.
+
+    Raises:
+        InfrastructureFault: naming the suite and how many answers could not be judged.
+    """
+    if not report.complete:
+        raise InfrastructureFault(
+            f"evaluate: {report.infrastructure_faults} answers on {report.suite} could not be judged; "
+            "the exam does not count and the stage has to run again"
+        )
+
+
+# -------------------------------------------------------------------------------------------------------------- answers
+
+
+def _sampled(exam: Exam, examinee: PolicyRef, part: str) -> list[Rollout]:
+    """Answers by a policy, in the order of the problems; those that are asked alike are sampled together."""
+    alike: dict[tuple[RolloutSection, int], list[Problem]] = defaultdict(list)
+    for problem in exam.suite.problems:
+        own = exam.suite.asking(problem).seed
+        alike[exam.section(problem), derive_seed(exam.seed if own is None else own, "exam")].append(problem)
+    groups: dict[str, list[Rollout]] = defaultdict(list)
+    with device_policy(examinee.base, examinee.adapter) as policy:
+        for number, ((section, seed), problems) in enumerate(alike.items()):
+            name = part if len(alike) == 1 else f"{part} {number}"
+            for answer in sample_rollouts(policy, problems, section, seed, stage="evaluate", part=name):
+                groups[answer.problem_id].append(answer)
+    return [answer for problem in exam.suite.problems for answer in groups[problem.id]]
+
+
+def _recited(examinee: Recited, problem: Problem, samples: int) -> list[Rollout]:
+    """The same answer, so many times. No tokens: no model wrote it."""
+    text = _solution(problem) if examinee.recites == "reference" else _nothing(problem)
+    return [
+        Rollout(
+            problem_id=problem.id,
+            index=index,
+            seed=0,
+            prompt_tokens=(),
+            tokens=(),
+            logprobs=(),
+            text=text,
+            finish_reason="stop",
+        )
+        for index in range(samples)
+    ]
+
+
+def _solution(problem: Problem) -> str:
+    if problem.reference is None:
+        raise ProblemError(f"{problem.entry_point}: has no reference solution that could be recited")
+    return _block(problem.reference) if problem.asks_for_code else problem.reference
+
+
+def _nothing(problem: Problem) -> str:
+    return _block(problem.preamble) if problem.preamble else ""
+
+
+def _block(code: str) -> str:
+    return f"{FENCE}python\n{code}\n{FENCE}\n"
+
+
+# --------------------------------------------------------------------------------------------------------------- report
+
+
+def report_on(
+    exam: Exam,
+    examinee: Examinee,
+    answers: Sequence[Rollout],
+    verdicts: Sequence[Verdict],
+    sampling_s: float,
+    duration_s: float,
+) -> ExamReport:
+    """Count what came of an exam."""
+    scores = _scores(exam.suite.problems, verdicts)
+    pass_at, intervals = mean_pass_at(scores, exam.samples, exam.seed)
+    return ExamReport(
+        suite=exam.name,
+        suite_digest=exam.suite.digest,
+        policy=examinee.name,
+        base_model=examinee.base if isinstance(examinee, PolicyRef) else "none",
+        k=exam.samples,
+        temperature=exam.evaluate.temperature,
+        top_p=exam.evaluate.top_p,
+        max_tokens=exam.evaluate.max_tokens,
+        seed=exam.seed,
+        pass_at=pass_at,
+        intervals=intervals,
+        pass_at_own_k=_at_own_k(exam.suite, {score.problem_id: score for score in scores}),
+        problems=scores,
+        tokens=sum(len(answer.tokens) for answer in answers),
+        truncated_share=sum(answer.finish_reason == "length" for answer in answers) / len(answers),
+        unusable_share=sum(verdict.unusable for verdict in verdicts) / len(answers),
+        wrong_share=sum(verdict.status == "failed" and not verdict.unusable for verdict in verdicts) / len(answers),
+        infrastructure_faults=sum(verdict.status == "infrastructure" for verdict in verdicts),
+        sandbox=sandbox_used(verdicts),
+        code=code_version(),
+        sampling_s=sampling_s,
+        duration_s=duration_s,
+    )
+
+
+def _scores(problems: Sequence[Problem], verdicts: Sequence[Verdict]) -> tuple[ProblemScore, ...]:
+    judged = Counter(verdict.problem_id for verdict in verdicts if verdict.status != "infrastructure")
+    correct = Counter(verdict.problem_id for verdict in verdicts if verdict.passed)
+    return tuple(
+        ProblemScore(
+            problem_id=problem.id,
+            entry_point=problem.entry_point,
+            samples=judged[problem.id],
+            correct=correct[problem.id],
+        )
+        for problem in problems
+    )
+
+
+def _at_own_k(suite: Suite, scores: Mapping[str, ProblemScore]) -> float | None:
+    """The suite's own measure, where it has one: the mean of pass@k with each problem's k, 1 where it gives none."""
+    if all(asking.k is None for asking in suite.askings.values()):
+        return None
+    asked = [(scores[problem.id], suite.asking(problem).k or 1) for problem in suite.problems]
+    judged = [pass_at_k(score.samples, score.correct, k) for score, k in asked if score.samples >= k]
+    return sum(judged) / len(judged) if judged else None

@@ -1,0 +1,196 @@
+"""`rlm exam` and `rlm compare` from end to end with the tiny model, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlm_core import evaluate
+from rlm_core.config import Config, load_config
+from rlm_core.errors import ConfigError, LedgerError, ProblemError, UsageError
+from rlm_core.exams.examinees import examinee_of
+from rlm_core.exams.order import order_exam
+from rlm_core.ledger import Base, open_ledger
+from rlm_core.policy import load_policy
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, PolicyRef
+from tests import tiny
+from tests.conftest import MakeConfig
+from tests.core.conftest import Rlm, assert_refused
+from tests.core.test_policy import LORA
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> str:
+    return tiny.write_problems(tmp_path / "suite.jsonl", [tiny.problem(2, i) for i in range(16)])
+
+
+def exam(rlm: Rlm, config: Path, *arguments: str) -> dict[str, Any]:
+    done = rlm("exam", "--json", "-c", str(config), *arguments)
+    assert done.code == 0, done.err
+    report: dict[str, Any] = json.loads(done.out)
+    return report
+
+
+def test_an_exam_is_sat_once_for_the_same_policy_suite_settings_and_code(
+    rlm: Rlm,
+    make_config: MakeConfig,
+    suite: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = make_config()
+    first = exam(rlm, config, "-p", "base", "-s", suite)
+    assert (first["policy"], first["k"], first["max_tokens"], len(first["problems"])) == ("base", 3, 20, 16)
+    assert 0.1 < first["pass_at"]["1"] < first["pass_at"]["3"]
+    low, high = first["intervals"]["1"]
+    assert low < first["pass_at"]["1"] < high
+    again = exam(rlm, config, "-p", "base", "-s", suite)
+    assert again == first | {"reused": True}
+    assert not exam(rlm, config, "-p", "base", "-s", suite, "--seed", "5")["reused"]
+    assert not exam(rlm, config, "-p", "base", "-s", suite, "-n", "4")["reused"]
+    monkeypatch.setattr("rlm_core.exams.key.code_version", lambda: "newer")
+    newer = exam(rlm, config, "-p", "base", "-s", suite)
+    assert not newer["reused"]
+    assert newer["pass_at"] == first["pass_at"]
+    assert len(list((config.parent / "project" / "exams").glob("base-suite-jsonl-*.answers.jsonl"))) == 4
+
+
+def test_a_greedy_exam_takes_one_answer_of_each_problem(rlm: Rlm, make_config: MakeConfig, suite: str) -> None:
+    report = exam(rlm, make_config(), "-p", "base", "-s", suite, "--temperature", "0")
+    assert (report["k"], report["temperature"]) == (1, 0.0)
+    assert set(report["pass_at"]) == {"1"}
+
+
+def test_two_reports_are_compared_in_both_directions(
+    rlm: Rlm,
+    make_config: MakeConfig,
+    suite: str,
+    tmp_path: Path,
+) -> None:
+    config = make_config()
+    for policy in ("reference", "empty"):
+        arguments = ("-p", policy, "-s", suite, "-o", str(tmp_path / f"{policy}.json"))
+        assert exam(rlm, config, *arguments)["pass_at"]["1"] == (policy == "reference")
+    forth = json.loads(rlm("compare", "--json", "empty.json", "reference.json").out)
+    assert (forth["difference"], forth["better"], forth["worse"]) == (1.0, 16, 0)
+    assert forth["p_value"] < 0.001
+    assert (len(forth["better_on"]), forth["worse_on"]) == (16, [])
+    back = json.loads(rlm("compare", "--json", "reference.json", "empty.json").out)
+    assert (back["difference"], back["better"], back["worse"], back["p_value"]) == (-1.0, 0, 16, 1.0)
+    shown = rlm("compare", "empty.json", "reference.json").out
+    assert "0.000 → 1.000" in shown
+    assert "on 16 problems: f, f, " in shown
+
+
+def test_reports_on_different_exams_are_not_compared(rlm: Rlm, make_config: MakeConfig, suite: str) -> None:
+    config = make_config()
+    exam(rlm, config, "-p", "reference", "-s", suite, "-o", "a.json")
+    exam(rlm, config, "-p", "reference", "-s", suite, "--seed", "5", "-o", "b.json")
+    assert_refused(rlm("compare", "a.json", "b.json"), 2, "a.json and b.json are not on the same exam: seed is")
+    assert_refused(rlm("compare", "a.json", "c.json"), 6, "c.json is not a readable ExamReport")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"samples": 0}, "the exam: evaluate.samples = 0: "),
+        ({"temperature": 9.0}, "the exam: evaluate.temperature = 9.0: "),
+        ({"suite": "none.yaml"}, "none.yaml: cannot be read: No such file"),
+        ({"policy": "nobody"}, "there is no policy 'nobody'"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_is_refused_before_any_work(
+    make_config: MakeConfig, changed: dict[str, Any], message: str
+) -> None:
+    config = load_config(make_config())
+    with pytest.raises((ConfigError, ProblemError, UsageError)) as caught:
+        order_exam(config, **{"policy": "base", "suite": "bank:holdout", **changed})
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert not Path(config.project).exists()
+
+
+def decision(number: int, adapter: AdapterRef | None, accepted: bool) -> GateDecision:
+    return GateDecision.model_validate(
+        {
+            "iteration": number,
+            "accepted": accepted,
+            "rule": "paired",
+            "reason": "because",
+            "benchmark": {
+                "suite": "s",
+                "suite_digest": "d",
+                "incumbent": 0.1,
+                "candidate": 0.2,
+                "difference": 0.1,
+                "interval": (0.0, 0.2),
+                "p_value": 0.04,
+                "better": 1,
+                "worse": 0,
+            },
+            "holdout": None,
+            "candidate": adapter,
+            "incumbent": None,
+        }
+    )
+
+
+@pytest.fixture
+def project(make_config: MakeConfig, tiny_model: Path, tmp_path: Path) -> tuple[Config, list[AdapterRef]]:
+    """A project whose iterations made an adapter that was accepted, one that was rejected, and none."""
+    config = load_config(make_config())
+    made = []
+    for seed in (1, 2):
+        policy = load_policy(str(tiny_model))
+        policy.add_adapter(LORA, seed)
+        made.append(policy.save_adapter(tmp_path / f"adapter{seed}", {"iteration": seed}))
+    with open_ledger(Path(config.project, "ledger.sqlite")) as ledger:
+        ledger.begin(Base(name=str(tiny_model), fingerprint="f"), None)
+        for number, adapter, accepted in ((1, made[0], True), (2, made[1], False), (3, None, False)):
+            ledger.commit(decision(number, adapter, accepted), 0.3, [], {})
+    return config, made
+
+
+def test_policies_are_found_by_the_names_that_people_call_them(
+    project: tuple[Config, list[AdapterRef]], tiny_model: Path
+) -> None:
+    config, (accepted, rejected) = project
+
+    def adapter(name: str) -> AdapterRef | None:
+        examinee = examinee_of(name, config)[1]
+        assert isinstance(examinee, PolicyRef)
+        assert examinee.base == str(tiny_model)
+        return examinee.adapter
+
+    assert adapter("base") is None
+    assert adapter("incumbent") == adapter("1") == adapter(accepted.path) == accepted
+    assert adapter("2") == rejected
+    with pytest.raises(UsageError, match="iteration 3 made no adapter: because"):
+        adapter("3")
+    with pytest.raises(UsageError, match=r"no adapter of iteration 9 in .*; there are: 1, 2"):
+        adapter("9")
+
+
+def test_a_project_without_iterations_has_no_incumbent(make_config: MakeConfig) -> None:
+    with pytest.raises(LedgerError, match="no iteration was run"):
+        examinee_of("incumbent", load_config(make_config()))
+
+
+def test_who_was_examined_is_in_the_report(project: tuple[Config, list[AdapterRef]], suite: str) -> None:
+    config, (accepted, _) = project
+    order = order_exam(config, "incumbent", suite, samples=1)
+    result = evaluate.run(
+        order.directory,
+        order.project,
+        order.who,
+        order.examined,
+        order.suite,
+        order.evaluate,
+        config.rollout,
+        config.verify,
+        order.seed,
+    )
+    report = ExamReport.model_validate_json(Path(result.files["report"].path).read_bytes())
+    assert report.policy == accepted.sha256
+    assert report.tokens > 0
+    assert report.sampling_s < report.duration_s
