@@ -4,6 +4,7 @@ Every test that there is must report for each of its phases that it passed: one 
 not heard of fails the answer, and so does one that nobody knows.
 """
 
+import ast
 from collections.abc import Sequence
 
 from rlm_core.errors import ProblemError
@@ -30,15 +31,15 @@ def judge(verifier: Pytest, answer: Answer, problem: Problem, bench: Bench) -> J
 
 
 def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
-    """The problem with the ids of its tests, after a run of its reference.
+    """The problem with the ids of its tests, after a run of its reference or, where it has none, of a stand-in.
 
     Raises:
-        ProblemError: it has no reference, or that does not pass.
+        ProblemError: its reference does not pass, or it has none and its tests cannot be collected without.
         InfrastructureFault: the sandbox failed, twice.
     """
     verifier = next(part for part in parts(problem.verifier) if isinstance(part, Pytest))
     if problem.reference is None:
-        raise ProblemError(f"{problem.entry_point}: pytest tests need a reference solution that passes them")
+        return _collected(problem, verifier, sandbox)
     findings = _run(sandbox, problem.reference, verifier, None)
     judgement = _judged(findings, tuple(findings.ids or ()))
     if judgement.status != "passed":
@@ -49,6 +50,33 @@ def prepare(problem: Problem, sandbox: Sandbox) -> Problem:
         )
     found_out = {"test_ids": tuple(findings.ids or ()), "test_questions": tuple(sorted(findings.asked))}
     return problem.model_copy(update=found_out)
+
+
+def _collected(problem: Problem, verifier: Pytest, sandbox: Sandbox) -> Problem:
+    """The problem with the ids of its tests, which may ask an answer's objects nothing that holds a value of theirs."""
+    findings = _run(sandbox, _stand_in(problem, verifier.tests), verifier, ())
+    if not findings.ids:
+        reason = findings.reason or "there are no tests"
+        raise ProblemError(f"{problem.entry_point}: {reason}; with a reference solution they might be found")
+    return problem.model_copy(update={"test_ids": tuple(findings.ids)})
+
+
+def _stand_in(problem: Problem, tests: str) -> str:
+    """Code with the names that the tests import, which does nothing.
+
+    Raises:
+        ProblemError: the tests do not say which names these are.
+    """
+    try:
+        imports = [node for node in ast.walk(ast.parse(tests)) if isinstance(node, ast.ImportFrom)]
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ProblemError(f"{problem.entry_point}: its tests are no Python: {error}") from error
+    names = {alias.name for node in imports if node.module == "main" for alias in node.names}
+    if "*" in names:
+        raise ProblemError(
+            f"{problem.entry_point}: tests that say `from main import *` need a reference solution that passes them"
+        )
+    return "".join(f"def {name}(*_, **__): pass\n" for name in sorted(names))
 
 
 def _run(sandbox: Sandbox, code: str, verifier: Pytest, allowed: Sequence[str] | None) -> Findings:

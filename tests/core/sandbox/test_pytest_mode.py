@@ -589,9 +589,42 @@ def test_a_problem_whose_reference_cannot_pass_is_refused_with_the_reason(
     assert "\n" not in text
 
 
-def test_a_problem_without_a_reference_is_refused(one: Sandbox) -> None:
-    with pytest.raises(ProblemError, match="need a reference solution"):
-        prepare([problem(TESTS, REFERENCE).model_copy(update={"reference": None})], Bench(one))
+def without_reference(tests: str) -> Problem:
+    return problem(tests, "").model_copy(update={"reference": None})
+
+
+def test_tests_without_a_reference_are_found_with_a_stand_in_for_what_they_import(one: Sandbox) -> None:
+    tests = "import pytest\nfrom main import add\n"
+    tests += "@pytest.mark.parametrize('n', [1, 2])\ndef test_it(n):\n    assert add(n, 1) == n + 1\n"
+    [ready] = prepare([without_reference(tests)], Bench(one))
+    assert ready.test_ids == ("test_it[1]", "test_it[2]")
+
+    def status(code: str) -> str:
+        return judge(Answer(code, code), ready, Bench(one)).status
+
+    assert status("def add(a, b): return a + b") == "passed"
+    assert status("def add(a, b): return 2") == "failed"
+
+
+def test_without_a_reference_an_answers_objects_are_asked_nothing_that_holds_a_value_of_the_tests(one: Sandbox) -> None:
+    tests = "from main import root\ndef test_it(): assert abs(root(2) - 1.41421) < 1e-3\n"
+    [ready] = prepare([without_reference(tests)], Bench(one))
+    obliging = "class Any:\n    def __sub__(self, other): return 0.0\ndef root(n): return Any()\n"
+    for code, status in (("def root(n): return n ** 0.5", "passed"), (obliging, "failed")):
+        assert judge(Answer(code, code), ready, Bench(one)).status == status
+
+
+@pytest.mark.parametrize(
+    ("tests", "reason"),
+    [
+        ("from main import *\ndef test_it(): pass\n", "need a reference solution"),
+        ("def helper(): pass\n", "answer: there are no tests"),
+        ("def test_it(:\n", "answer: its tests are no Python"),
+    ],
+)
+def test_tests_that_cannot_be_found_without_a_reference_are_refused(one: Sandbox, tests: str, reason: str) -> None:
+    with pytest.raises(ProblemError, match=reason):
+        prepare([without_reference(tests)], Bench(one))
 
 
 def test_tests_that_differ_from_the_known_ones_fail(one: Sandbox) -> None:
