@@ -40,7 +40,7 @@ def exam(
         order = order_exam(settings, policy, suite, samples, temperature, max_tokens, seed)
         result = unplaced(evaluate, settings.prefect, task_run_name=f"{order.who} on {suite}")(
             timeout_s=settings.prefect.evaluate_timeout_s,
-            reads={},
+            files={},
             directory=str(order.directory),
             project=str(order.project),
             who=order.who,
@@ -51,4 +51,5 @@ def exam(
             verify=settings.verify,
             seed=order.seed,
         )
-    return {"report": results_of(result).files["report"].path, **results_of(result).figures}
+    sat = results_of(result, str(order.directory))
+    return {"report": sat.files["report"].path, **sat.figures}

@@ -54,7 +54,7 @@ class Stages:
     def filter(self, *proposals: Result) -> Result:
         read = [self._config.generate.bank, *self._suites.values()]
         return self._task(filter_problems)(
-            **self._common(self._config.prefect.verify_timeout_s, reads=read),
+            **self._common(self._config.prefect.verify_timeout_s, reads=read, judges=True),
             project=self._it.project,
             proposals=list(proposals),
             generate=self._config.generate,
@@ -67,7 +67,7 @@ class Stages:
 
     def rollout_and_verify(self, problems: Result) -> tuple[list[Result], list[Result]]:
         """Fan out over shards. A shard is verified as soon as its rollouts are there."""
-        count = int(str(results_of(problems).figures["problems"]))
+        count = int(str(results_of(problems, self._it.directory).figures["problems"]))
         counts = announce_shards(count, self._config.rollout)
         with verify_runner(self._config) as runner:
             return FanOut(
@@ -123,7 +123,7 @@ class Stages:
                 verify=self._config.verify,
                 seed=self._it.exam_seed,
             )
-            for who, policy in self._it.examined(results_of(trained)).items()
+            for who, policy in self._it.examined(results_of(trained, self._it.directory)).items()
             for kind, suite in self._suites.items()
         ]
 
@@ -139,4 +139,4 @@ class Stages:
         """What every stage is given: where, for how long at most, and which files it reads as they are now."""
         files = {name: source_state(name) for name in reads or []}
         own = sources(self._config.verify.functions) if judges else {}
-        return {"directory": self._it.directory, "timeout_s": timeout_s, "reads": files | own}
+        return {"directory": self._it.directory, "timeout_s": timeout_s, "files": files | own}

@@ -62,10 +62,6 @@ class Section(BaseModel):
         """The section as JSON-able data."""
         return self.model_dump(mode="json")
 
-    def deciding(self) -> dict[str, Any]:
-        """The settings that decide what comes out, for a cache key; not those that only say how fast it comes."""
-        return self.dump()
-
 
 class ModelSection(Section):
     """The base model and the adapter that the first iteration starts from."""
@@ -174,9 +170,6 @@ class VerifySection(Section):
     limits: Limits = Limits()
     container: Container = Container()
     """For the sandbox `docker` only."""
-
-    def deciding(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"workers"})
 
 
 class AdapterSection(Section):

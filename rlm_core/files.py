@@ -14,6 +14,9 @@ from rlm_core.errors import StageFailed, UsageError
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
+_PARTIAL = ".partial-"
+"""What the name of a file begins with that is not whole yet."""
+
 
 def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
     """Let `write` fill a temporary file beside `path`, flush it to disk and move it into place.
@@ -27,7 +30,7 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_PARTIAL}{path.stem}-", suffix=path.suffix)
         os.close(handle)
         temporary = Path(name)
         write(temporary)
@@ -42,6 +45,19 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
     return path
+
+
+def remove_partial_files(directory: Path) -> None:
+    """Remove what writers left below the directory that were killed. Nobody may be writing there.
+
+    Raises:
+        StageFailed: one cannot be removed.
+    """
+    for path in directory.rglob(f"{_PARTIAL}*"):
+        try:
+            path.unlink()
+        except OSError as error:
+            raise StageFailed(f"cannot remove {path}: {error.strerror}") from error
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from rlm_core.adapters import check_adapter, check_trainable, read_adapter
+from rlm_core.adapters import WEIGHTS, check_adapter, check_trainable, read_adapter
 from rlm_core.base_model import base_path, fingerprint
 from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
-from rlm_core.files import read_jsonl, read_record, write_json, write_jsonl, write_record
+from rlm_core.files import read_jsonl, read_record, remove_partial_files, write_json, write_jsonl, write_record
 from rlm_core.gate import Lineage, decide, nothing_learnt
 from rlm_core.ledger import Base, open_ledger
 from rlm_core.problems import Problem
@@ -59,6 +59,7 @@ class Iteration(Record):
     corpus: FileRef | None
     """What may be rehearsed: the corpus as earlier iterations left it. None when nothing is to be rehearsed."""
     started: float
+    """On the monotonic clock: the other one may jump."""
 
     def stage_seed(self, stage: str) -> int:
         return derive_seed(self.seed, stage)
@@ -72,8 +73,11 @@ class Iteration(Record):
 
     def candidate(self, train: StageResult) -> PolicyRef | None:
         """The policy that the train stage made, if it made one."""
-        adapter = train.figures["candidate"]
-        return None if adapter is None else self.base.model_copy(update={"adapter": AdapterRef.model_validate(adapter)})
+        weights = train.files.get(WEIGHTS)
+        if weights is None:
+            return None
+        adapter = AdapterRef(path=str(Path(weights.path).parent), sha256=weights.sha256)
+        return self.base.model_copy(update={"adapter": adapter})
 
 
 def check(config: Config, say: Callable[[str], None] = lambda _: None) -> PolicyRef:
@@ -121,6 +125,7 @@ def begin(config: Config) -> Iteration:
         check_adapter(config.model.base, adapter)
     check_trainable(config.model.base, lineage.learner, config.train.adapter)
     directory = project.run(number)
+    remove_partial_files(project.root)
     write_json(directory / "config.json", config.dump())
     return Iteration(
         number=number,
@@ -133,7 +138,7 @@ def begin(config: Config) -> Iteration:
         seed=derive_seed(config.seed, number),
         exam_seed=derive_seed(config.seed, "exams"),
         corpus=write_corpus(directory, earlier, config) if earlier is not None else None,
-        started=time.time(),
+        started=time.monotonic(),
     )
 
 
@@ -166,7 +171,7 @@ def finish(
         judged,
         read_record(Path(trained.files["report"].path), TrainReport),
         float(np.sum([result.figures["seconds"] for result in rollouts])),
-        time.time() - iteration.started,
+        time.monotonic() - iteration.started,
         _stage_seconds(made, rollouts, verdicts, trained, exams),
     )
     write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))

@@ -4,7 +4,7 @@ Ids are content hashes that we compute. Nothing that a model wrote becomes a fil
 Axes: P problems, G rollouts per problem, T tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,12 +34,12 @@ class FileRef(Record):
         """The reference to a file as it is now."""
         return cls(path=str(path), sha256=sha256_of(path))
 
-    def intact(self) -> bool:
-        """Whether the file is there and unchanged."""
+    def damage(self) -> str | None:
+        """What happened to the file since, or None when it is there and unchanged."""
         try:
-            return sha256_of(Path(self.path)) == self.sha256
-        except OSError:
-            return False
+            return None if sha256_of(Path(self.path)) == self.sha256 else f"{self.path} was altered"
+        except OSError as error:
+            return f"{self.path} cannot be read: {error.strerror}"
 
 
 class StageResult(Record):
@@ -50,9 +50,21 @@ class StageResult(Record):
     seconds: float = 0.0
     """How long the stage or shard took, when it was not taken from an earlier run."""
 
-    def intact(self) -> bool:
-        """Whether every file is there and unchanged, so that the stage need not run again."""
-        return all(file.intact() for file in self.files.values())
+    def damage(self) -> str | None:
+        """What happened to a file since, so that the stage has to run again; None when all are as they were."""
+        return next(filter(None, (file.damage() for file in self.files.values())), None)
+
+    def within(self, directory: Path) -> "StageResult":
+        """With paths from `directory` on, as it is stored: the directory may be moved."""
+        return self._with_paths(lambda path: path.relative_to(directory) if path.is_relative_to(directory) else path)
+
+    def at(self, directory: Path) -> "StageResult":
+        """With whole paths, of a result that was stored by `within`."""
+        return self._with_paths(lambda path: directory / path)
+
+    def _with_paths(self, change: Callable[[Path], Path]) -> "StageResult":
+        files = {name: FileRef(path=str(change(Path(f.path))), sha256=f.sha256) for name, f in self.files.items()}
+        return self.model_copy(update={"files": files})
 
 
 class Rejection(Record):

@@ -77,7 +77,7 @@ def run(
         files["metrics"] = FileRef.of(directory / "metrics.jsonl")
     if report.rehearsed:
         files["rehearsal"] = FileRef.of(directory / REHEARSAL)
-    return StageResult(files=files, figures=report.model_dump(mode="json"))
+    return StageResult(files=files, figures=report.model_dump(mode="json", exclude={"candidate"}))
 
 
 def train(

@@ -8,7 +8,25 @@ from rlm_core.records import Examinee, StageResult
 from tasks.stage import stage_task
 
 
-@stage_task(version=1, description="A policy sits an exam.")
+@stage_task(
+    version=1,
+    description="A policy sits an exam.",
+    reads=[
+        "evaluate",
+        "rollout.batch_size",
+        "rollout.prompt_suffix",
+        "rollout.stop_after_code",
+        "verify",
+    ],
+    # Which suite it is comes by itself. Nothing is paid in an exam, and what is not judged does not count at all.
+    ignores=[
+        "evaluate.benchmark",
+        "evaluate.holdout",
+        "verify.workers",
+        "verify.max_failed_share",
+        "verify.partial_credit",
+    ],
+)
 def evaluate(
     directory: str,
     project: str,
@@ -20,4 +38,5 @@ def evaluate(
     verify: VerifySection,
     seed: int,
 ) -> StageResult:
-    return core.run(Path(directory), Path(project), who, examined, suite, section, rollout, verify, seed)
+    unpaid = verify.model_copy(update={"partial_credit": 0.0})
+    return core.run(Path(directory), Path(project), who, examined, suite, section, rollout, unpaid, seed)

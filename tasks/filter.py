@@ -8,7 +8,12 @@ from rlm_core.records import StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=1, description="Proposals are checked; the bank fills up.")
+@stage_task(
+    version=1,
+    description="Proposals are checked; the bank fills up.",
+    reads=["filter", "generate.bank", "generate.problems", "verify"],
+    ignores=["verify.workers", "verify.max_failed_share"],
+)
 def filter_problems(
     directory: str,
     project: str,
@@ -20,5 +25,5 @@ def filter_problems(
     project_seed: int,
     iteration: int,
 ) -> StageResult:
-    offered = [results_of(made).files["problems"] for made in proposals]
+    offered = [results_of(made, directory).files["problems"] for made in proposals]
     return core.run(Path(directory), Path(project), offered, generate, suites, section, verify, project_seed, iteration)

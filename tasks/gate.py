@@ -20,11 +20,11 @@ def gate(
     decision, summary = finish(
         iteration,
         config,
-        [results_of(result) for result in made],
-        [results_of(result) for result in rollouts],
-        [results_of(result) for result in verdicts],
-        results_of(trained),
-        [results_of(result) for result in exams],
+        [results_of(result, iteration.directory) for result in made],
+        [results_of(result, iteration.directory) for result in rollouts],
+        [results_of(result, iteration.directory) for result in verdicts],
+        results_of(trained, iteration.directory),
+        [results_of(result, iteration.directory) for result in exams],
     )
     get_run_logger().info("%s: %s", decision.outcome, decision.reason)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}

@@ -8,7 +8,7 @@ from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=1, description="The model varies problems.")
+@stage_task(version=1, description="The model varies problems.", reads=["mutate", "generate.bank", "generate.problems"])
 def mutate(
     directory: str,
     incumbent: PolicyRef,
@@ -18,7 +18,7 @@ def mutate(
     project_seed: int,
     iteration: int,
 ) -> StageResult:
-    offered = results_of(proposals).files["problems"]
+    offered = results_of(proposals, directory).files["problems"]
     return core.run(
         Path(directory), incumbent, offered, generate.bank, generate.problems, section, project_seed, iteration
     )

@@ -8,8 +8,9 @@ from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=1, description="The policy answers one shard of problems, G times each.")
+@stage_task(version=1, description="The policy answers one shard of problems, G times each.", reads=["rollout"])
 def rollout(
     directory: str, incumbent: PolicyRef, problems: dict, shard: int, section: RolloutSection, seed: int
 ) -> StageResult:
-    return core.run(Path(directory), incumbent, results_of(problems).files["problems"], shard, section, seed)
+    asked = results_of(problems, directory).files["problems"]
+    return core.run(Path(directory), incumbent, asked, shard, section, seed)

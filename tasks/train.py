@@ -8,7 +8,12 @@ from rlm_core.records import FileRef, PolicyRef, StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=2, description="A candidate is trained from the incumbent.")
+@stage_task(
+    version=3,
+    description="A candidate is trained from the incumbent.",
+    reads=["train", "rollout.temperature", "rollout.max_tokens", "rollout.prompt_suffix"],
+    ignores=["train.rehearsal.corpus_size"],
+)
 def train(
     directory: str,
     incumbent: PolicyRef,
@@ -24,8 +29,8 @@ def train(
     return core.run(
         Path(directory),
         incumbent,
-        [results_of(shard).files["rollouts"] for shard in rollouts],
-        [results_of(shard).files["verdicts"] for shard in verdicts],
+        [results_of(shard, directory).files["rollouts"] for shard in rollouts],
+        [results_of(shard, directory).files["verdicts"] for shard in verdicts],
         section,
         max_failed_share,
         rollout,

@@ -8,7 +8,13 @@ from rlm_core.records import StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=1, description="A shard's answers run against their cases in a sandbox.")
+@stage_task(
+    version=1,
+    description="A shard's answers run against their cases in a sandbox.",
+    reads=["verify"],
+    ignores=["verify.workers", "verify.max_failed_share"],
+)
 def verify(directory: str, problems: dict, rollouts: dict, section: VerifySection) -> StageResult:
-    asked, answers = results_of(problems).files["problems"], results_of(rollouts).files["rollouts"]
+    asked = results_of(problems, directory).files["problems"]
+    answers = results_of(rollouts, directory).files["rollouts"]
     return core.run(Path(directory), asked, answers, section)

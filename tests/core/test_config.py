@@ -210,10 +210,3 @@ def test_a_cluster_needs_a_runner_and_an_address(tmp_path: Path, text: str, expe
 @pytest.mark.parametrize("address", ["192.0.2.1:8786", "tcp://node:8786", "tls://node:8786", "ray://node:10001"])
 def test_an_address_may_have_a_protocol(address: str) -> None:
     assert parse_config({"prefect": {"verify_runner": "dask", "cluster": address}}).prefect.cluster == address
-
-
-def test_how_many_sandboxes_work_decides_nothing_and_everything_else_does() -> None:
-    verify = Config().verify
-    assert verify.model_copy(update={"workers": 9}).deciding() == verify.deciding()
-    assert verify.deciding() == {name: value for name, value in verify.dump().items() if name != "workers"}
-    assert Config().rollout.deciding() == Config().rollout.dump()

@@ -20,9 +20,10 @@ from tasks.stage import results_of, stage_task
 def verify_with(event: Callable[[str, Path], None]) -> Any:
     """The verify task, but that `event` is called with the shard's name and a place for notes before it works."""
 
-    @stage_task(version=1, description="A shard's answers run against their cases in a sandbox.")
+    @stage_task(version=1, description="A shard's answers run against their cases in a sandbox.", reads=["verify"])
     def verify(directory: str, problems: dict, rollouts: dict, section: VerifySection) -> StageResult:
-        asked, answers = results_of(problems).files["problems"], results_of(rollouts).files["rollouts"]
+        asked = results_of(problems, directory).files["problems"]
+        answers = results_of(rollouts, directory).files["rollouts"]
         shard = Path(answers.path).stem
         notes = Path(directory).parent / f"notes-{shard}"
         with notes.open("a") as file:

@@ -1,0 +1,125 @@
+"""What an iteration that is killed somewhere must have in common with one that is not."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect.settings import get_current_settings
+
+from rlm_core.project import Project
+
+ROOT = Path(__file__).parents[2]
+_MEASURED = {"duration_s", "path"}
+"""Parts of a record that differ from run to run, or from place to place."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a process that ran an iteration ended, and what it noted."""
+
+    code: int
+    errors: str
+    notes: list[dict[str, Any]]
+
+    @property
+    def ended(self) -> dict[str, Any]:
+        """The last note of an iteration that came to its end."""
+        assert self.code == 0, self.errors
+        return self.notes[-1]
+
+    @property
+    def finished(self) -> set[str]:
+        """The work that was done from beginning to end: shards, exams, calls of the model, optimizer steps.
+
+        An exam's answers and their judging are one, as are an exam of two policies of the same name.
+        """
+        return set(self._finished())
+
+    def _finished(self) -> Iterator[str]:
+        for note in self.notes:
+            if note["what"] == "report" and note["done"]:
+                if note["stage"] == "train":
+                    yield f"train step {note['done']}"
+                elif note["done"] == note["total"] and note["stage"] != "evaluate":
+                    yield f"{note['stage']} {note['part']}"
+
+
+def run_iteration(config: Path, moment: str = "never", timeout_s: float = 300) -> Run:
+    """Run an iteration in a process of its own, with its temporary files in a directory that only it has."""
+    notes = config.with_name("notes.jsonl")
+    notes.unlink(missing_ok=True)
+    scratch = scratch_of(config)
+    scratch.mkdir(exist_ok=True)
+    settings = get_current_settings().to_environment_variables(exclude_unset=True)  # above all, which server
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos.driver", str(config), str(notes), moment],
+        cwd=ROOT,
+        env={**os.environ, **settings, "TMPDIR": str(scratch), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    return Run(done.returncode, done.stderr, [json.loads(line) for line in lines])
+
+
+def scratch_of(config: Path) -> Path:
+    return config.with_name("scratch")
+
+
+def outcome(project: Project, iteration: int = 1) -> dict[str, Any]:
+    """What must not depend on what happened on the way: adapter, exams, decision."""
+    run = project.run(iteration)
+    content = {path.name: json.loads(path.read_text()) for path in sorted((run / "exams").glob("*.json"))}
+    content["decision"] = json.loads((run / "decision.json").read_text())
+    return without_measured(content)
+
+
+def without_measured(content: Any) -> Any:
+    match content:
+        case dict():
+            return {key: without_measured(value) for key, value in content.items() if key not in _MEASURED}
+        case list():
+            return [without_measured(item) for item in content]
+    return content
+
+
+def left_over(config: Path, patience_s: float = 20) -> list[str]:
+    """Files, and after a moment of patience processes, that should not be there any more."""
+    scratch = scratch_of(config)
+    deadline = time.monotonic() + patience_s
+    while (running := processes_with(f"TMPDIR={scratch}")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    project = config.with_name("project")
+    partial = [path for path in project.rglob("*") if path.name.startswith(".") or path.name.endswith("-journal")]
+    temporary = [path for path in scratch.rglob("*") if path.relative_to(scratch).parts[0] != "mlx"]  # its kernels
+    return running + [str(path) for path in (*partial, *temporary)]
+
+
+def processes_with(variable: str) -> list[str]:
+    """Command lines of the processes that have this in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def assert_survived(config: Path, killed: Run, resumed: Run, expected: dict[str, Any], moment: str) -> None:
+    """The iteration that was killed at this moment and started again ended like the one that was not disturbed."""
+    assert killed.code == -9, (moment, killed.code, killed.errors)
+    assert resumed.code == 0, (moment, resumed.errors)
+    assert outcome(Project(config.with_name("project"))) == expected, moment
+    again = sorted(killed.finished & resumed.finished)
+    assert len(again) <= 1, (moment, again)
+    assert left_over(config) == [], moment

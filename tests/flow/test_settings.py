@@ -1,0 +1,286 @@
+"""Which settings each stage reads: a change of one runs exactly those stages again, and none reads another one."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import flows.stages
+import rlm_core.evaluate
+import rlm_core.filter
+import rlm_core.generate
+import rlm_core.mutate
+import rlm_core.rollout
+import rlm_core.train
+import rlm_core.verify
+from flows.iterate import iterate
+from flows.stages import Stages
+from rlm_core.config import Config, Section
+from rlm_core.iteration import Iteration
+from rlm_core.records import FileRef, PolicyRef, StageResult
+from tests.conftest import MakeConfig
+
+STAGES = {
+    "generate": rlm_core.generate,
+    "mutate": rlm_core.mutate,
+    "filter": rlm_core.filter,
+    "rollout": rlm_core.rollout,
+    "verify": rlm_core.verify,
+    "train": rlm_core.train,
+    "evaluate": rlm_core.evaluate,
+}
+JUDGES = "filter verify evaluate"
+POLICY = "generate mutate rollout train evaluate"
+NOBODY = ""
+
+READERS = {
+    # What only begins an iteration, decides about it or speeds it up is read by no stage. Another base model has
+    # another fingerprint, which every stage that uses the policy is given.
+    "project": NOBODY,
+    "seed": "generate mutate filter rollout train evaluate",
+    "model.base": NOBODY,
+    "model.adapter": NOBODY,
+    "generate.problems": "mutate filter",
+    "generate.from_model": "generate",
+    "generate.bank": "generate mutate filter",
+    "generate.domains": "generate",
+    "generate.use_recursion": "generate",
+    "generate.max_tokens": "generate",
+    "generate.temperature": "generate",
+    "mutate": "mutate",
+    "filter": "filter",
+    "rollout.group_size": "rollout",
+    "rollout.max_tokens": "rollout train",
+    "rollout.temperature": "rollout train",
+    "rollout.top_p": "rollout",
+    "rollout.top_k": "rollout",
+    "rollout.shard_problems": "rollout",
+    "rollout.batch_size": "rollout evaluate",
+    "rollout.stop_after_code": "rollout evaluate",
+    "rollout.prompt_suffix": "rollout train evaluate",
+    "verify.sandbox": JUDGES,
+    "verify.workers": NOBODY,
+    "verify.partial_credit": "filter verify",
+    "verify.functions": JUDGES,
+    "verify.max_failed_share": "train",
+    "verify.limits": JUDGES,
+    "verify.container": JUDGES,
+    "train": "train",
+    "train.rehearsal.corpus_size": NOBODY,
+    "evaluate.benchmark": "filter evaluate",
+    "evaluate.holdout": "filter evaluate",
+    "evaluate.samples": "evaluate",
+    "evaluate.temperature": "evaluate",
+    "evaluate.top_p": "evaluate",
+    "evaluate.max_tokens": "evaluate",
+    "gate": NOBODY,
+    "prefect": NOBODY,
+}
+"""Stages that read a setting; a section stands for all its settings that are not named themselves."""
+
+HARMLESS = defaultdict(lambda: {"verify.workers"}, evaluate={"verify.workers", "verify.partial_credit"})
+"""What stages look at and are not decided by; in an exam nothing is paid, whatever is set."""
+
+OTHER_VALUES: dict[str, Any] = {
+    "model.adapter": "elsewhere",
+    "generate.bank": "bank:holdout",
+    "generate.domains": ["maths"],
+    "filter.prompt_chars": [1, 3_000],
+    "filter.description_words": [1, 300],
+    "filter.cases_chars": [1, 9_000],
+    "filter.blocked": ["x"],
+    "rollout.prompt_suffix": " Code only.",
+    "verify.sandbox": "landlock",
+    "verify.functions": ["json:loads"],
+    "verify.container.image": "python:3.13",
+    "verify.container.host": "unix:///run/other.sock",
+    "train.method": "dapo",
+    "train.betas": [0.8, 0.9],
+    "train.adapter.kind": "dora",
+    "train.adapter.modules": ["mlp"],
+    "evaluate.benchmark": "bank:train",
+    "evaluate.holdout": "bank:train",
+    "gate.rule": "strict",
+    "prefect.verify_runner": "dask",
+}
+"""For settings whose other value cannot be guessed. What only some methods use is tried with one that does."""
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "train.clip_low": {"train": {"method": "grpo"}},
+    "train.overlong_buffer": {"train": {"method": "dapo"}},
+    "train.overlong_penalty": {"train": {"method": "dapo"}},
+    "prefect.cluster": {"prefect": {"verify_runner": "dask"}},
+}
+NULLS = {
+    "train.clip_low": 0.1,
+    "train.clip_high": 0.1,
+    "train.overlong_buffer": 0.1,
+    "train.overlong_penalty": 0.1,
+    "prefect.cluster": "node:1",
+}
+
+
+def leaves(content: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting's name and value."""
+    for name in type(content).model_fields:
+        value = getattr(content, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def readers(setting: str) -> set[str]:
+    """What the table says, by the longest name that fits."""
+    parts = setting.split(".")
+    names = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    return set(READERS[next(name for name in names if name in READERS)].split())
+
+
+def other(setting: str, value: Any) -> Any:
+    """Some other value that is allowed."""
+    if setting in OTHER_VALUES:
+        return OTHER_VALUES[setting]
+    match value:
+        case None:
+            return NULLS[setting]
+        case bool():
+            return not value
+        case int():
+            return value + 1 if setting != "verify.limits.respawns" else 1
+        case float():
+            return value * 0.99 if value else 0.5
+        case str():
+            return value + "x"
+    raise AssertionError(f"no other value is known for {setting}")
+
+
+def changed(content: dict[str, Any], setting: str, value: Any) -> dict[str, Any]:
+    head, _, rest = setting.partition(".")
+    inner = changed(content.get(head, {}), rest, value) if rest else value
+    return {**content, head: inner}
+
+
+class Recorded:
+    """In the place of each task: it notes the name of the result that it would look for."""
+
+    def __init__(self, stage: Any, names: dict[str, set[str]]):
+        self._stage, self._names = stage, names
+
+    def __call__(self, timeout_s: float, files: dict[str, str], **given: Any) -> dict[str, Any]:
+        assert timeout_s
+        stage = self._stage.name.removesuffix("_problems")
+        self._names[stage].add(self._stage.cache_policy.result_name(stage, files, given))
+        made = FileRef(path="made", sha256="0")
+        return StageResult(files={"problems": made}, figures={"problems": 1}).model_dump(mode="json")
+
+    submit = __call__
+
+
+def result_names(config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 1) -> dict[str, set[str]]:
+    """The names of the results that each stage would look for, all inputs being the same."""
+    names: dict[str, set[str]] = defaultdict(set)
+    base = PolicyRef(base="b", fingerprint="f")
+    iteration = Iteration(
+        number=number,
+        project="p",
+        directory=f"p/runs/{number:04d}",
+        base=base,
+        incumbent=base,
+        seed=config.seed,
+        exam_seed=config.seed,
+        corpus=None,
+        started=0,
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(flows.stages, "placed", lambda stage, *_, **__: Recorded(stage, names))
+        stages = Stages(iteration, config)
+        made = stages.generate()
+        problems = stages.filter(made, stages.mutate(made))
+        rollouts = stages._rollout(problems, 0)
+        runner: Any = type("Runner", (), {"section": config.verify, "submit": lambda _, task, **given: task(**given)})()
+        verdicts = stages._verify(problems, 0, rollouts, runner)
+        stages.train([rollouts], [verdicts])
+        trained = StageResult(files={"adapters.safetensors": FileRef(path="a/w", sha256="1")})
+        stages.evaluate(trained.model_dump(mode="json"))
+    return names
+
+
+@pytest.mark.parametrize("setting", dict(leaves(Config())))
+def test_a_changed_setting_asks_exactly_the_stages_again_that_read_it(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = BESIDE.get(setting, {})
+    value = dict(leaves(Config.parse(before)))[setting]
+    after = Config.parse(changed(before, setting, other(setting, value)))
+    names = result_names(Config.parse(before), monkeypatch)
+    assert names.keys() == STAGES.keys()
+    found = result_names(after, monkeypatch)
+    assert {stage for stage in STAGES if names[stage] != found[stage]} == readers(setting)
+
+
+def test_each_suite_is_an_exam_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = result_names(Config(), monkeypatch)["evaluate"]
+    changed_holdout = result_names(Config.parse({"evaluate": {"holdout": "bank:train"}}), monkeypatch)["evaluate"]
+    assert len(names) == len(changed_holdout) == 6
+    assert len(names & changed_holdout) == 3
+
+
+def test_another_iteration_finds_nothing_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (result_names(Config(), monkeypatch, number) for number in (1, 2))
+    assert first.keys() == second.keys() == STAGES.keys()
+    assert all(not first[stage] & second[stage] for stage in STAGES)
+
+
+# ---------------------------------------------------------------------------------- what the stages really look at
+
+
+def recording(section: Section, note: Callable[[str], None], hidden: frozenset[str] = frozenset()) -> Section:
+    """The section, but that each look at a setting is noted; not at one that was replaced."""
+    kind: Any = type(section)
+
+    class Recording(kind):
+        def __getattribute__(self, name: str) -> Any:
+            if name in kind.model_fields and name not in hidden:
+                note(name)
+            return super().__getattribute__(name)
+
+        def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:  # noqa: ARG002
+            return recording(section.model_copy(update=update), note, hidden | {*(update or {})})
+
+    return Recording.model_construct(**dict(section))
+
+
+@contextmanager
+def every_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, set[str]]]:
+    """The settings that each stage looks at, as `section.setting`."""
+    sections = {field.annotation: name for name, field in Config.model_fields.items()}
+    looks: dict[str, set[str]] = defaultdict(set)
+
+    def watched(stage: str, run: Callable[..., StageResult]) -> Callable[..., StageResult]:
+        def recorded(value: Any) -> Any:
+            if not isinstance(value, Section):
+                return value
+            name = sections[type(value)]
+            return recording(value, lambda setting: looks[stage].add(f"{name}.{setting}"))
+
+        return lambda *given: run(*map(recorded, given))
+
+    with monkeypatch.context() as patch:
+        for stage, module in STAGES.items():
+            patch.setattr(module, "run", watched(stage, module.run))
+        yield looks
+
+
+def test_no_stage_looks_at_a_setting_that_it_is_not_said_to_read(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(verify={"partial_credit": 0.5}, train={"kl_weight": 0.1})
+    with every_look(monkeypatch) as looks:
+        iterate(str(config))
+    assert looks.keys() == STAGES.keys()
+    for stage, settings in looks.items():
+        assert {setting for setting in settings if stage not in readers(setting)} <= HARMLESS[stage], stage
