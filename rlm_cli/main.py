@@ -9,7 +9,7 @@ import typer
 
 from rlm_cli import show
 from rlm_cli.compare import compare_reports
-from rlm_cli.doctor import examine_machine
+from rlm_cli.doctor import examine_machine, heal_ledger
 from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import run_exam
 from rlm_cli.judge import judge_by_hand
@@ -139,9 +139,17 @@ def compare(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    rebuild_ledger: Annotated[
+        bool, typer.Option("--rebuild-ledger", help="Make a project's damaged ledger anew instead.")
+    ] = False,
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+) -> None:
     """Check this machine: the BLAS under MLX, the compiler, the sandboxes, the default model. Exits 1 on a failure."""
-    raise typer.Exit(examine_machine())
+    if rebuild_ledger:
+        heal_ledger(Project(Path(load_config(config).project)))
+    else:
+        raise typer.Exit(examine_machine())
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from rlm_core.config import Config
 from rlm_core.files import read_jsonl, read_record, remove_partial_files, write_json, write_jsonl, write_record
 from rlm_core.gate import Lineage, decide, nothing_learnt
 from rlm_core.ledger import Base, open_ledger
+from rlm_core.ledger_backup import back_up
 from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import (
@@ -38,6 +39,9 @@ from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 
 RecordT = TypeVar("RecordT", bound=Record)
+
+DECISION = "decision.json"
+"""A directory that has it belongs to a finished iteration."""
 
 
 class Iteration(Record):
@@ -126,6 +130,7 @@ def begin(config: Config) -> Iteration:
     check_trainable(config.model.base, lineage.learner, config.train.adapter)
     directory = project.run(number)
     remove_partial_files(project.root)
+    (directory / DECISION).unlink(missing_ok=True)  # of a gate that was killed before its commit
     write_json(directory / "config.json", config.dump())
     return Iteration(
         number=number,
@@ -176,7 +181,7 @@ def finish(
     )
     write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
     write_record(directory / "summary.json", summary)
-    write_record(directory / "decision.json", decision)
+    write_record(directory / DECISION, decision)
     with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
         ledger.commit(
             decision,
@@ -186,6 +191,8 @@ def finish(
             config.train.rehearsal.corpus_size,
             config.gate.infer_staleness,
         )
+    if decision.accepted:
+        back_up(Project(Path(iteration.project)))
     return decision, summary
 
 

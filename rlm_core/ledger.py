@@ -14,10 +14,14 @@ from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
 from rlm_core.gate import Lineage, PastScores
 from rlm_core.migrations import SCHEMA_VERSION, migrate
+from rlm_core.moved import follow
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record, Share
 
 RecordT = TypeVar("RecordT", bound=Record)
+
+WAY_OUT = "`rlm doctor --rebuild-ledger` makes it anew from its backup and the run directories"
+"""What a person can do about a damaged ledger."""
 
 
 class _Unreadable(Exception):
@@ -366,7 +370,7 @@ def open_ledger(path: Path, create: bool = True) -> Iterator[Ledger]:
     except sqlite3.Error as error:
         raise _ledger_error(path, error) from error
     except _Unreadable as error:
-        raise LedgerError(f"{path} is damaged: {error}") from error
+        raise LedgerError(f"{path} is damaged: {error}; {WAY_OUT}") from error
     finally:
         connection.close()
 
@@ -379,6 +383,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         raise LedgerError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
     try:
         _migrate(connection, path)
+        follow(connection, path.parent)
     except sqlite3.Error as error:
         connection.close()
         raise _ledger_error(path, error) from error
@@ -391,7 +396,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
     if isinstance(error, sqlite3.OperationalError):
         return LedgerError(f"{path}: {error}; is the disk full or another process writing?")
-    return LedgerError(f"{path} is damaged: {error}")
+    return LedgerError(f"{path} is damaged: {error}; {WAY_OUT}")
 
 
 def _json(text: str) -> Any:
@@ -418,7 +423,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     try:
         migrate(connection, version)
     except (LookupError, TypeError, ValueError) as error:
-        raise LedgerError(f"{path} is damaged: an entry of schema {version} is not readable: {error!r}") from error
+        raise LedgerError(
+            f"{path} is damaged: an entry of schema {version} is not readable: {error!r}; {WAY_OUT}"
+        ) from error
 
 
 def _now() -> str:

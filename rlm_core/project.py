@@ -23,9 +23,18 @@ class Project:
     def ledger(self) -> Path:
         return self.root / "ledger.sqlite"
 
+    @property
+    def ledger_backup(self) -> Path:
+        return self.root / "ledger.backup.sqlite"
+
+    @property
+    def runs(self) -> Path:
+        """Where the directories of the iterations are."""
+        return self.root / "runs"
+
     def run(self, iteration: int) -> Path:
         """The directory of an iteration's files."""
-        return self.root / "runs" / f"{iteration:04d}"
+        return self.runs / f"{iteration:04d}"
 
     @contextmanager
     def held(self, wait_s: float = 0.0) -> Iterator[None]:

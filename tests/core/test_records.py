@@ -161,17 +161,16 @@ def test_a_file_is_intact_until_it_is_altered_cut_or_gone(tmp_path: Path) -> Non
     path = tmp_path / "a.txt"
     path.write_text("content")
     reference = FileRef.of(path)
-    assert reference.intact()
-    path.write_text("contend")
-    assert not reference.intact()
-    path.write_text("conten")
-    assert not reference.intact()
+    assert reference.damage() is None
+    for content in ("contend", "conten"):
+        path.write_text(content)
+        assert reference.damage() == f"{path} was altered"
     path.write_text("content")
-    assert reference.intact()
+    assert reference.damage() is None
     path.unlink()
-    assert not reference.intact()
+    assert reference.damage() == f"{path} cannot be read: No such file or directory"
     path.mkdir()
-    assert not reference.intact()
+    assert reference.damage() == f"{path} cannot be read: Is a directory"
 
 
 def test_a_stage_is_intact_when_all_its_files_are(tmp_path: Path) -> None:
@@ -179,10 +178,23 @@ def test_a_stage_is_intact_when_all_its_files_are(tmp_path: Path) -> None:
     for path in paths:
         path.write_text("x")
     result = StageResult(files={path.name: FileRef.of(path) for path in paths})
-    assert result.intact()
+    assert result.damage() is None
     paths[1].write_text("")
-    assert not result.intact()
-    assert StageResult(figures={"n": 1}).intact()
+    assert result.damage() == f"{paths[1]} was altered"
+    assert StageResult(figures={"n": 1}).damage() is None
+
+
+def test_a_stored_result_names_its_files_from_its_directory_on(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "run" / "deep" / "a", tmp_path / "b"
+    inside.parent.mkdir(parents=True)
+    for path in (inside, outside):
+        path.write_text("x")
+    result = StageResult(files={"a": FileRef.of(inside), "b": FileRef.of(outside)})
+    stored = result.within(tmp_path / "run")
+    assert {name: file.path for name, file in stored.files.items()} == {"a": "deep/a", "b": str(outside)}
+    assert stored.at(tmp_path / "run") == result
+    (tmp_path / "run").rename(tmp_path / "moved")
+    assert stored.at(tmp_path / "moved").damage() is None
 
 
 @pytest.mark.parametrize(("samples", "complete"), [((4, 4), True), ((4, 3), False), ((0, 4), False), ((), False)])
