@@ -4,8 +4,10 @@ from typing import Any
 
 from prefect.futures import PrefectFuture
 
+from flows.approval import ask_in_ui
 from flows.fan_out import FanOut
 from flows.runners import VerifyRunner, verify_runner
+from rlm_core.approval import approved
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.rollout import announce_shards
@@ -13,7 +15,7 @@ from rlm_core.sources import source_state
 from rlm_core.verifiers.function import sources
 from tasks.evaluate import evaluate
 from tasks.filter import filter_problems
-from tasks.gate import gate
+from tasks.gate import conclude, gate
 from tasks.generate import generate
 from tasks.mutate import mutate
 from tasks.rollout import rollout
@@ -130,7 +132,10 @@ class Stages:
     def gate(
         self, made: list[Result], rollouts: list[Result], verdicts: list[Result], trained: Result, exams: list[Result]
     ) -> Result:
-        return gate(self._it, self._config, made, rollouts, verdicts, trained, exams)
+        """Decide, ask a person where the config says so, and commit."""
+        proposed, page = gate(self._it, self._config, trained, exams)
+        decision = approved(proposed, page, self._config.gate, ask_in_ui)
+        return conclude(self._it, self._config, decision, made, rollouts, verdicts, trained, exams)
 
     def _task(self, stage: Any, run_name: str | None = None) -> Any:
         return placed(stage, self._it, self._config.prefect, task_run_name=run_name or stage.name)

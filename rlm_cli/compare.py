@@ -6,9 +6,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from rlm_core.comparison import ExamPair, compare
 from rlm_core.errors import UsageError
 from rlm_core.files import read_record
-from rlm_core.gate import ExamPair, compare
 from rlm_core.records import ExamReport, SuiteComparison
 from rlm_core.seeds import derive_seed
 

@@ -3,12 +3,15 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from flows.extras import require_runner
+from rlm_cli.approve import TerminalQuestion, asks_here
 from rlm_cli.server import start_temporary_server
 from rlm_cli.watch import Watcher
+from rlm_core.approval import asking
 from rlm_core.config import load_config
 from rlm_core.iteration import check
 from rlm_core.progress import listening
@@ -40,12 +43,13 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
     first = Watcher()
     settings = load_config(config)
     require_runner(settings.prefect)
+    here = asks_here(settings.gate)
     check(settings, say=first.say)
     make_prefect_ready(first)
     from flows.iterate import iterate
 
     for _ in range(count):
         started = time.monotonic()
-        with Watcher() as watcher, listening(watcher):
+        with Watcher() as watcher, listening(watcher), asking(TerminalQuestion(watcher)) if here else nullcontext():
             result = iterate(str(config))
         yield {**result, "seconds": time.monotonic() - started}

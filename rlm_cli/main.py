@@ -13,6 +13,8 @@ from rlm_cli.doctor import examine_machine, heal_ledger
 from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import run_exam
 from rlm_cli.judge import judge_by_hand
+from rlm_cli.prune import prune_project
+from rlm_cli.rollback import roll_back
 from rlm_cli.selftest import run_self_test
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
@@ -66,6 +68,28 @@ def history(
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
         show.history(ledger, as_json)
+
+
+@app.command()
+def rollback(
+    iteration: Annotated[int, typer.Argument(min=0, help="An accepted iteration; 0 is before the first.")],
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+) -> None:
+    """Go back to what an earlier iteration accepted. It is recorded, and later iterations keep their numbers."""
+    settings = load_config(config)
+    roll_back(Project(Path(settings.project)), settings.model.base, iteration)
+
+
+@app.command()
+def prune(
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    keep: Annotated[int, typer.Option(min=0, help="Newest iterations of which rollouts and verdicts stay, too.")] = 3,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove; without it the command only shows what would go.")
+    ] = False,
+) -> None:
+    """Remove adapters that were rejected, and rollouts and verdicts of old iterations."""
+    prune_project(Project(Path(load_config(config).project)), keep, yes)
 
 
 @app.command()

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from rlm_core.conclude import PAGE
 from rlm_core.ledger import Ledger
 from rlm_core.project import Project
-from rlm_core.records import GateDecision, SuiteComparison
+from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.summary import Summary
 
 _console = Console(highlight=False)
@@ -44,7 +45,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
         if comparison is not None:
             rows[name] = _compared(comparison)
     rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
-    rows["files"] = str(_shown(project.run(summary.iteration)))
+    rows["files"] = f"{_shown(project.run(summary.iteration))}; {PAGE} there explains the decision"
     rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
     _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
     _print_rows(rows)
@@ -64,13 +65,28 @@ def status(project: Project, ledger: Ledger) -> None:
         {
             "project": str(project.root),
             "base model": base.name if base else "none yet",
-            "incumbent": f"{incumbent.path} ({incumbent.sha256[:12]})" if incumbent else "the base model itself",
+            "incumbent": _adapter(incumbent),
+            **_pointers(ledger),
             "iterations": f"{len(history)} finished, {sum(i.decision.accepted for i in history)} accepted",
             "best score": "none accepted yet" if past.best is None else f"{past.best:.3f} on the benchmark",
             "corpus": f"{ledger.corpus_size()} passed answers",
             "next": f"iteration {ledger.next_iteration()}",
         }
     )
+
+
+def _pointers(ledger: Ledger) -> dict[str, str]:
+    """What is trained and what is served, where that is not the incumbent; the last rollback."""
+    rows, lineage = {}, ledger.lineage()
+    if lineage.waited:
+        rows["on probation"] = f"{_adapter(lineage.learner)}, for {lineage.waited} iterations"
+    served = ledger.pointer("inference")
+    if served and served.adapter != lineage.incumbent:
+        rows["served"] = _adapter(served.adapter)
+    accepted = ledger.pointer("accepted")
+    if accepted and accepted.cause == "rollback":
+        rows["rolled back"] = f"after iteration {accepted.iteration}, at {accepted.time}"
+    return rows
 
 
 def history(ledger: Ledger, as_json: bool) -> None:
@@ -80,6 +96,7 @@ def history(ledger: Ledger, as_json: bool) -> None:
             print(json.dumps(iteration.model_dump(mode="json")))
         return
     table = Table("iteration", "ended", "pass rate", "benchmark", "holdout", "decision", "reason")
+    rollbacks = [move for move in ledger.moves() if move.name == "accepted" and move.cause == "rollback"]
     for iteration in ledger.history():
         decision = iteration.decision
         table.add_row(
@@ -91,6 +108,9 @@ def history(ledger: Ledger, as_json: bool) -> None:
             decision.outcome,
             decision.reason,
         )
+        for move in rollbacks:
+            if move.iteration == iteration.number:
+                table.add_row("", move.time, "", "", "", "rollback", f"to {_adapter(move.adapter)}")
     _console.print(table)
 
 
@@ -112,6 +132,10 @@ def _compared(comparison: SuiteComparison) -> str:
 
 def _scores(comparison: SuiteComparison | None) -> str:
     return "–" if comparison is None else f"{comparison.incumbent:.3f} → {comparison.candidate:.3f}"
+
+
+def _adapter(adapter: AdapterRef | None) -> str:
+    return f"{adapter.path} ({adapter.sha256[:12]})" if adapter else "the base model itself"
 
 
 def _policy(name: str) -> str:

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -92,6 +94,17 @@ class Watcher:
     ) -> None:
         if self._live:
             self._bars.stop()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to somebody else for the time of the block."""
+        if self._live:
+            self._bars.stop()
+        try:
+            yield
+        finally:
+            if self._live:
+                self._bars.start()
 
     def __call__(self, progress: Progress) -> None:
         with self._lock:

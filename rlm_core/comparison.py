@@ -43,7 +43,8 @@ class ExamPair:
 
 def _exam(report: ExamReport) -> tuple[Any, ...]:
     asked = sorted(problem.problem_id for problem in report.problems)
-    return report.suite_digest, report.k, report.seed, report.temperature, asked
+    sampling = report.temperature, report.top_p, report.max_tokens
+    return report.suite_digest, report.k, report.seed, sampling, asked
 
 
 def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparison:

@@ -6,6 +6,7 @@ file, the key, the value and what is allowed.
 
 import difflib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -290,7 +291,7 @@ class GateSection(Section):
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
     """paired: that no candidate is accepted in `horizon` iterations which is not better than the incumbent."""
     horizon: Positive = 20
-    """paired: iterations over which `confidence` holds. Each may err with (1 - confidence) / horizon."""
+    """paired: iterations over which `confidence` holds."""
     min_gain: Share = 0.01
     """paired: least gain on the benchmark that is worth an accept."""
     patience: Count = 6
@@ -308,10 +309,27 @@ class GateSection(Section):
     infer_staleness: Count = 0
     """Iterations after its acceptance from which an adapter is served; training and exams never wait."""
 
-    @property
-    def level(self) -> float:
-        """paired: the p-value that a candidate's gain may have at most."""
-        return (1 - self.confidence) / self.horizon
+    approve: Literal["never", "ask"] = "never"
+    """`ask` pauses before an accept until a person has answered: in Prefect's UI, or in the terminal of `rlm run` when
+    it has no server with a UI."""
+    approve_within_s: Annotated[float, Field(gt=0)] = 3_600.0
+    """ask: how long to wait for the answer."""
+    unanswered: Literal["accept", "reject"] = "reject"
+    """ask: what is done when none came in time."""
+
+    def level(self, tries: Any) -> Any:
+        """paired: the p-value that a candidate's gain may have at most, `[...]` like `tries`.
+
+        With a = 1 - confidence and n - 1 tries before,
+
+            a / 2 · (1 / horizon + 6 / (pi² n²))
+
+        whose sum over n = 1 … horizon is below a. docs/gate.md says why half of it comes early.
+
+        Args:
+            tries: candidates that were compared with the same incumbent before.
+        """
+        return (1 - self.confidence) / 2 * (1 / self.horizon + 6 / (math.pi * (tries + 1)) ** 2)
 
 
 class PrefectSection(Section):

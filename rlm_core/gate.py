@@ -31,6 +31,8 @@ class Lineage:
     """What it was trained from: the incumbent, or an earlier candidate that is on probation."""
     waited: int = 0
     """Iterations that the learner has been on probation."""
+    tries: int = 0
+    """Candidates that were compared with this incumbent before."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Look:
     p_worse: Any
     holdout_difference: Any
     waited: Any = 0
+    tries: Any = 0
     best: Any = np.nan
     ema: Any = np.nan
     """Not a number where there is none yet."""
@@ -57,7 +60,9 @@ def outcomes(look: Look, section: GateSection) -> npt.NDArray[np.str_]:
         bar = score_bar(look, section)
         reached = look.candidate >= bar if section.rule == "threshold" else look.candidate > bar
         return np.where(reached & ~np.asarray(vetoed), "accepted", "rejected")
-    proved = (look.p_better <= section.level) & (look.difference >= max(section.min_gain, _ROUNDING) - _ROUNDING)
+    proved = (look.p_better <= section.level(look.tries)) & (
+        look.difference >= max(section.min_gain, _ROUNDING) - _ROUNDING
+    )
     worse = look.p_worse <= 1 - section.worse_confidence
     return np.select(
         [np.asarray(vetoed | worse), np.asarray(proved), np.asarray(look.waited < section.patience)],
@@ -96,6 +101,7 @@ def decide(
         p_worse=on_benchmark.p_worse,
         holdout_difference=on_holdout.difference,
         waited=lineage.waited,
+        tries=lineage.tries,
         best=np.nan if past.best is None else past.best,
         ema=np.nan if past.ema is None else past.ema,
     )
@@ -111,6 +117,7 @@ def decide(
         incumbent=lineage.incumbent,
         learner=lineage.learner,
         waited=lineage.waited,
+        tries=lineage.tries,
     )
 
 
@@ -127,6 +134,7 @@ def nothing_learnt(iteration: int, section: GateSection, lineage: Lineage) -> Ga
         incumbent=lineage.incumbent,
         learner=lineage.learner,
         waited=lineage.waited,
+        tries=lineage.tries,
     )
 
 
@@ -144,10 +152,10 @@ def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
     if section.rule != "paired":
         return _found_by_score(look, section)
     gain = f"{look.candidate:.3f} against {look.incumbent:.3f}"
-    asked = f"p = {look.p_better:.4f}; at most {section.level:.3g} is asked for"
+    asked = f"p = {look.p_better:.4f}; at most {section.level(look.tries):.3g} is asked for"
     if look.p_worse <= 1 - section.worse_confidence:
         return f"{gain} is worse with p = {look.p_worse:.4f}; above {1 - section.worse_confidence:.3g} it may go on"
-    if look.p_better <= section.level:
+    if look.p_better <= section.level(look.tries):
         if look.difference >= section.min_gain - _ROUNDING:
             return f"{gain} is a gain with {asked}"
         asked += f", and a gain of {section.min_gain:g}"

@@ -1,44 +1,28 @@
-"""The frame of an iteration: what it starts from, and how it ends."""
+"""What an iteration starts from; `conclude.py` has how it ends."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
-
-import numpy as np
 
 from rlm_core.adapters import WEIGHTS, check_adapter, check_trainable, read_adapter
 from rlm_core.base_model import base_path, fingerprint
-from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
-from rlm_core.files import read_jsonl, read_record, remove_partial_files, write_json, write_jsonl, write_record
-from rlm_core.gate import Lineage, decide, nothing_learnt
+from rlm_core.files import remove_partial_files, write_json
 from rlm_core.ledger import Base, open_ledger
-from rlm_core.ledger_backup import back_up
-from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import (
     AdapterRef,
-    ExamReport,
     FileRef,
-    GateDecision,
     PolicyRef,
     Record,
-    Rejection,
-    Rollout,
     StageResult,
-    Verdict,
 )
 from rlm_core.rehearsal import write_corpus
 from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
-from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
-from rlm_core.train import TrainReport
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
-
-RecordT = TypeVar("RecordT", bound=Record)
 
 DECISION = "decision.json"
 """A directory that has it belongs to a finished iteration."""
@@ -56,6 +40,8 @@ class Iteration(Record):
     """What answers and is trained: the incumbent, or an earlier candidate that is on probation."""
     waited: int
     """Iterations that the learner has been on probation."""
+    tries: int
+    """Candidates that were compared with the incumbent before."""
     seed: int
     """Of this iteration; its stages' seeds derive from it."""
     exam_seed: int
@@ -140,101 +126,9 @@ def begin(config: Config) -> Iteration:
         incumbent=base.model_copy(update={"adapter": lineage.incumbent}),
         learner=base.model_copy(update={"adapter": lineage.learner}),
         waited=lineage.waited,
+        tries=lineage.tries,
         seed=derive_seed(config.seed, number),
         exam_seed=derive_seed(config.seed, "exams"),
         corpus=write_corpus(directory, earlier, config) if earlier is not None else None,
         started=time.monotonic(),
     )
-
-
-def finish(
-    iteration: Iteration,
-    config: Config,
-    made: Sequence[StageResult],
-    rollouts: Sequence[StageResult],
-    verdicts: Sequence[StageResult],
-    trained: StageResult,
-    exams: Sequence[StageResult],
-) -> tuple[GateDecision, Summary]:
-    """The gate stage: decide, write decision and summary, and commit them to the ledger in one transaction.
-
-    Args:
-        made: results of generate, mutate and filter, the last one holding the iteration's problems.
-        exams: reports of incumbent and candidate on both suites; none when there is no candidate.
-    """
-    directory = Path(iteration.directory)
-    problems = list(read_jsonl(Path(made[-1].files["problems"].path), Problem))
-    sampled = list(_all(rollouts, "rollouts", Rollout))
-    judged = list(_all(verdicts, "verdicts", Verdict))
-    decision = _decide(iteration, config, trained, exams)
-    summary = summarise(
-        iteration.number,
-        iteration.learner.name,
-        problems,
-        list(_all(made, "rejections", Rejection)),
-        sampled,
-        judged,
-        read_record(Path(trained.files["report"].path), TrainReport),
-        float(np.sum([result.figures["seconds"] for result in rollouts])),
-        time.monotonic() - iteration.started,
-        _stage_seconds(made, rollouts, verdicts, trained, exams),
-    )
-    write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
-    write_record(directory / "summary.json", summary)
-    write_record(directory / DECISION, decision)
-    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
-        ledger.commit(
-            decision,
-            config.gate.ema_weight,
-            outcomes(problems, sampled, judged),
-            summary.model_dump(mode="json"),
-            config.train.rehearsal.corpus_size,
-            config.gate.infer_staleness,
-        )
-    if decision.accepted:
-        back_up(Project(Path(iteration.project)))
-    return decision, summary
-
-
-def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: Sequence[StageResult]) -> GateDecision:
-    candidate = iteration.candidate(trained)
-    lineage = Lineage(iteration.incumbent.adapter, iteration.learner.adapter, iteration.waited)
-    if candidate is None or candidate.adapter is None:
-        return nothing_learnt(iteration.number, config.gate, lineage)
-    reports = {
-        (result.figures["who"], result.figures["suite"]): read_record(Path(result.files["report"].path), ExamReport)
-        for result in exams
-    }
-
-    def pair(suite: str) -> ExamPair:
-        return ExamPair(reports["incumbent", suite], reports["candidate", suite])
-
-    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
-        past = ledger.past_scores(reports["incumbent", config.evaluate.benchmark].suite_digest)
-    return decide(
-        iteration.number,
-        pair(config.evaluate.benchmark),
-        pair(config.evaluate.holdout),
-        config.gate,
-        past,
-        candidate.adapter,
-        lineage,
-        iteration.stage_seed("gate"),
-    )
-
-
-def _stage_seconds(
-    made: Sequence[StageResult],
-    rollouts: Sequence[StageResult],
-    verdicts: Sequence[StageResult],
-    trained: StageResult,
-    exams: Sequence[StageResult],
-) -> dict[str, float]:
-    parts = zip(("generate", "mutate", "filter"), ([result] for result in made), strict=True)
-    stages = dict(parts) | {"rollout": rollouts, "verify": verdicts, "train": [trained], "evaluate": exams}
-    return {stage: sum(result.seconds for result in results) for stage, results in stages.items()}
-
-
-def _all(results: Sequence[StageResult], name: str, kind: type[RecordT]) -> Iterator[RecordT]:
-    for result in results:
-        yield from read_jsonl(Path(result.files[name].path), kind)

@@ -102,10 +102,16 @@ class Ledger:
         return move.adapter if move else None
 
     def lineage(self) -> Lineage:
-        """What the next candidate is trained from, and since when."""
+        """What the next candidate is trained from and compared with, and how often others were before."""
+        incumbent = self.incumbent()
         trainer = [move for move in self.moves() if move.name == "trainer"]
-        waited = next((n for n, move in enumerate(reversed(trainer)) if move.cause != "probation"), 0)
-        return Lineage(incumbent=self.incumbent(), learner=trainer[-1].adapter if trainer else None, waited=waited)
+        compared = [entry.decision for entry in self.history() if entry.decision.candidate]
+        return Lineage(
+            incumbent=incumbent,
+            learner=trainer[-1].adapter if trainer else None,
+            waited=next((n for n, move in enumerate(reversed(trainer)) if move.cause != "probation"), 0),
+            tries=sum(decision.incumbent == incumbent for decision in compared),
+        )
 
     def pointer(self, name: PointerName) -> Move | None:
         """Where a pointer stands; None in a ledger that was not begun."""
@@ -135,6 +141,12 @@ class Ledger:
         """The base model that the project was begun with."""
         value = self._state("base")
         return _stored(Base, value) if value else None
+
+    def adapters_in_use(self) -> set[AdapterRef]:
+        """Those that can still be needed: what a rollback leads to, what is trained and what is served."""
+        current = [self.pointer("trainer"), self.pointer("inference")]
+        ways_back = [move for move in self.moves() if move.name == "accepted"]
+        return {move.adapter for move in [*current, *ways_back] if move and move.adapter}
 
     def past_scores(self, suite_digest: str | None = None) -> PastScores:
         """Best and moving average of the accepted benchmark scores; those on another suite do not count."""
@@ -286,28 +298,32 @@ class Ledger:
         if due and served and due[-1].adapter != served.adapter:
             self._point("inference", iteration, "accepted", due[-1].adapter)
 
-    def roll_back(self, iteration: int) -> AdapterRef | None:
-        """Point all pointers at what this iteration's gate accepted; 0 is what the project was begun with.
-
-        The scores that the rules `strict` and `ema` go by are those of that time. Nothing is forgotten.
-
-        Returns:
-            The adapter, None for the base model.
+    def way_back(self, iteration: int) -> Move:
+        """The move by which this iteration's candidate was accepted; of 0, what the project was begun with.
 
         Raises:
             UsageError: nothing was accepted in this iteration; the message says in which.
         """
-        ways = [m for m in self.moves() if m.name == "accepted" and m.cause in ("begun", "accepted")]
-        found = {move.iteration: move for move in ways}
+        moves = [move for move in self.moves() if move.name == "accepted" and move.cause in ("begun", "accepted")]
+        found = {move.iteration: move for move in moves}
         if iteration not in found:
             known = ", ".join(map(str, found)) or "none"
             raise UsageError(f"iteration {iteration} did not accept anything; there is a way back to {known}")
-        target = found[iteration]
+        return found[iteration]
+
+    def roll_back(self, iteration: int) -> None:
+        """Point all pointers at what this iteration's gate accepted; 0 is what the project was begun with.
+
+        The scores that the rules `strict` and `ema` go by are those of that time. Nothing is forgotten.
+
+        Raises:
+            UsageError: nothing was accepted in this iteration; the message says in which.
+        """
+        target = self.way_back(iteration)
         with self._connection:
             for name in ("accepted", "trainer", "inference"):
                 scores = target.scores if name == "accepted" else None
                 self._point(name, self.next_iteration() - 1, "rollback", target.adapter, scores)
-        return target.adapter
 
     def _add_outcomes(self, iteration: int, outcomes: Sequence[ProblemOutcome]) -> None:
         self._connection.executemany(

@@ -277,6 +277,15 @@ Outcome = Literal["accepted", "probation", "rejected"]
 """Of a candidate at the gate. On probation, training goes on from it while the incumbent stays what it is."""
 
 
+class Approval(Record):
+    """The answer of a person who was asked about an accept, or what was done without one."""
+
+    accept: bool
+    comment: str = ""
+    in_time: bool = True
+    """Whether anybody answered within the time limit."""
+
+
 class GateDecision(Record):
     """What the gate decided about a candidate, with the numbers that it rests on."""
 
@@ -292,6 +301,10 @@ class GateDecision(Record):
     """What the candidate was trained from: the incumbent, or an earlier candidate that was on probation."""
     waited: int = 0
     """Iterations that the learner had been on probation."""
+    tries: int = 0
+    """Candidates that were compared with this incumbent before."""
+    approval: Approval | None = None
+    """None when nobody was asked."""
 
     @property
     def accepted(self) -> bool:

@@ -1,30 +1,55 @@
-"""The gate stage as a task. It is not cached: the ledger knows whether an iteration was decided."""
+"""The gate stage as tasks. They are not cached: the ledger knows whether an iteration was decided."""
 
 from prefect import get_run_logger, task
 
+from rlm_core.conclude import explain, finish, propose
 from rlm_core.config import Config
-from rlm_core.iteration import Iteration, finish
+from rlm_core.iteration import Iteration
+from rlm_core.records import GateDecision, StageResult
+from tasks.pages import publish
 from tasks.stage import TAGS, results_of
 
 
-@task(name="gate", tags=TAGS, description="The candidate is accepted or rejected.", persist_result=False)
-def gate(
+@task(name="gate", tags=TAGS, description="The candidate is compared with the incumbent.", persist_result=False)
+def gate(iteration: Iteration, config: Config, trained: dict, exams: list[dict]) -> tuple[GateDecision, str]:
+    """The decision by the configured rule, and its page."""
+    decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
+    publish(iteration, decision, page)
+    get_run_logger().info("%s: %s", decision.outcome, decision.reason)
+    return decision, page
+
+
+@task(name="conclude", tags=TAGS, description="The decision goes to the ledger.", persist_result=False)
+def conclude(
     iteration: Iteration,
     config: Config,
+    decision: GateDecision,
     made: list[dict],
     rollouts: list[dict],
     verdicts: list[dict],
     trained: dict,
     exams: list[dict],
 ) -> dict:
-    decision, summary = finish(
+    """Decision and summary, as JSON data."""
+    training, reports = _result(iteration, trained), _results(iteration, exams)
+    if decision.approval is not None:  # what a person answered is not on the page yet
+        publish(iteration, decision, explain(iteration, config, decision, training, reports))
+    summary = finish(
         iteration,
         config,
-        [results_of(result, iteration.directory) for result in made],
-        [results_of(result, iteration.directory) for result in rollouts],
-        [results_of(result, iteration.directory) for result in verdicts],
-        results_of(trained, iteration.directory),
-        [results_of(result, iteration.directory) for result in exams],
+        decision,
+        _results(iteration, made),
+        _results(iteration, rollouts),
+        _results(iteration, verdicts),
+        training,
+        reports,
     )
-    get_run_logger().info("%s: %s", decision.outcome, decision.reason)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
+
+
+def _result(iteration: Iteration, returned: dict) -> StageResult:
+    return results_of(returned, iteration.directory)
+
+
+def _results(iteration: Iteration, returned: list[dict]) -> list[StageResult]:
+    return [_result(iteration, each) for each in returned]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rlm_cli.main import main
 from rlm_core.config import RolloutSection, VerifySection
@@ -70,6 +71,7 @@ class Done:
 
 
 Rlm = Callable[..., Done]
+Settings = dict[str, dict[str, object]]
 
 
 @pytest.fixture
@@ -96,3 +98,23 @@ def assert_refused(done: Done, code: int, *parts: str) -> None:
     for part in parts:
         assert part in line
     assert "Traceback" not in done.err
+
+
+@pytest.fixture
+def settings(tiny_model: Path, tmp_path: Path) -> Settings:
+    """Sections of a config that would work."""
+    suites = {
+        name: tiny.write_problems(tmp_path / f"{name}.jsonl", tiny.problems(3, i)) for i, name in enumerate("abc")
+    }
+    return {
+        "model": {"base": str(tiny_model)},
+        "generate": {"bank": suites["a"]},
+        "evaluate": {"benchmark": suites["b"], "holdout": suites["c"]},
+    }
+
+
+def write(tmp_path: Path, content: Settings) -> str:
+    """A config file of these sections."""
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"project": str(tmp_path / "project"), **content}))
+    return str(path)

@@ -4,38 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rlm_core.policy import load_policy
 from rlm_core.records import AdapterRef
 from tests import tiny
-from tests.core.conftest import Rlm, assert_refused
+from tests.core.conftest import Rlm, Settings, assert_refused, write
 from tests.core.test_policy import trained_adapter
-
-Settings = dict[str, dict[str, object]]
-
-
-@pytest.fixture
-def settings(tiny_model: Path, tmp_path: Path) -> Settings:
-    """Sections of a config that would work."""
-    suites = {
-        name: tiny.write_problems(tmp_path / f"{name}.jsonl", tiny.problems(3, i)) for i, name in enumerate("abc")
-    }
-    return {
-        "model": {"base": str(tiny_model)},
-        "generate": {"bank": suites["a"]},
-        "evaluate": {"benchmark": suites["b"], "holdout": suites["c"]},
-    }
-
-
-def write(tmp_path: Path, content: Settings) -> str:
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump({"project": str(tmp_path / "project"), **content}))
-    return str(path)
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["status"], ["history"], ["exam"], ["compare"], ["verify"], ["doctor"]]
+    "command",
+    [[], ["run"], ["status"], ["history"], ["exam"], ["compare"], ["rollback"], ["prune"], ["verify"], ["doctor"]],
 )
 def test_every_command_has_help(rlm: Rlm, command: list[str]) -> None:
     done = rlm(*command, "--help")
@@ -102,9 +81,9 @@ def test_a_project_that_cannot_be_written_is_refused(rlm: Rlm, settings: Setting
     assert_refused(done, 6, "project", "cannot write")
 
 
-@pytest.mark.parametrize("command", ["status", "history"])
-def test_a_project_without_iterations_says_so(rlm: Rlm, settings: Settings, tmp_path: Path, command: str) -> None:
-    assert_refused(rlm(command, "-c", write(tmp_path, settings)), 5, "no iteration was run")
+@pytest.mark.parametrize("command", [["status"], ["history"], ["rollback", "0"], ["prune"]])
+def test_a_project_without_iterations_says_so(rlm: Rlm, settings: Settings, tmp_path: Path, command: list[str]) -> None:
+    assert_refused(rlm(*command, "-c", write(tmp_path, settings)), 5, "no iteration was run")
     assert not (tmp_path / "project").exists()
 
 

@@ -10,9 +10,7 @@ import flows.extras
 from flows.extras import require_runner
 from rlm_core.config import PrefectSection
 from rlm_core.errors import InfrastructureFault, UsageError
-from tests.core.test_cli import Rlm, rlm
-
-__all__ = ["rlm"]
+from tests.core.conftest import Rlm
 
 
 def section(kind: str, cluster: str | None = None) -> PrefectSection:

@@ -1,5 +1,6 @@
 """Each rule's outcomes and reasons."""
 
+import math
 from typing import Any
 
 import pytest
@@ -27,10 +28,11 @@ def decision(
     past: PastScores | None = None,
     seed: int = 0,
     waited: int = 0,
+    tries: int = 0,
     **settings: Any,
 ) -> GateDecision:
     section = GateSection.parse({"rule": rule, **settings})
-    lineage = Lineage(INCUMBENT, ON_PROBATION if waited else INCUMBENT, waited)
+    lineage = Lineage(INCUMBENT, ON_PROBATION if waited else INCUMBENT, waited, tries)
     return decide(7, benchmark or gain(1), holdout or gain(0), section, past or PastScores(), CANDIDATE, lineage, seed)
 
 
@@ -40,7 +42,7 @@ def decision(
 def test_paired_accepts_a_sure_gain() -> None:
     made = decision("paired", gain(1))
     assert made.outcome == "accepted"
-    assert made.reason == "0.750 against 0.500 is a gain with p = 0.0000; at most 0.005 is asked for"
+    assert made.reason == "0.750 against 0.500 is a gain with p = 0.0000; at most 0.0329 is asked for"
 
 
 NOISE = pair([2] * 20, [3] * 11 + [1] * 9)  # 11 against 9
@@ -75,12 +77,21 @@ def test_paired_rejects_what_is_worse_at_once() -> None:
     assert decision("paired", three_lost, worse_confidence=0.87).outcome == "rejected"
 
 
-def test_each_iteration_may_err_with_its_share_of_the_horizon() -> None:
-    three = pair([0, 0, 0], [4, 4, 4])  # p = 1/8
-    assert decision("paired", three, confidence=0.875, horizon=1).outcome == "accepted"
-    assert decision("paired", three, confidence=0.876, horizon=1).outcome == "probation"
-    assert decision("paired", three, confidence=0.75, horizon=2).outcome == "accepted"
-    assert decision("paired", three, confidence=0.75, horizon=3).outcome == "probation"
+def test_the_p_value_that_is_asked_for_falls_with_the_tries_and_their_sum_stays_below_the_level() -> None:
+    section = GateSection(confidence=0.9, horizon=20)
+    assert section.level(0) == pytest.approx(0.05 * (1 / 20 + 6 / math.pi**2))
+    assert section.level(3) == pytest.approx(0.05 * (1 / 20 + 6 / math.pi**2 / 16))
+    for horizon in (1, 20, 100):
+        spent = [GateSection(confidence=0.95, horizon=horizon).level(tries) for tries in range(horizon)]
+        assert spent == sorted(spent, reverse=True)
+        assert sum(spent) < 0.05
+
+
+def test_a_later_try_needs_a_surer_gain() -> None:
+    six = pair([0] * 6, [4] * 6)  # p = 1/64
+    assert decision("paired", six).outcome == "accepted"
+    assert decision("paired", six, tries=1).outcome == "probation"
+    assert decision("paired", six, tries=1, horizon=2).outcome == "accepted"
 
 
 def test_a_sure_gain_that_is_too_small_is_not_accepted() -> None:

@@ -168,9 +168,9 @@ def test_on_probation_the_trainer_goes_on_and_the_incumbent_stays(path: Path) ->
         ledger.commit(decision(1, accepted=True), 0.3, [], {})
         ledger.commit(decision(2, False, incumbent=adapter(1), outcome="probation"), 0.3, [], {})
         assert pointed_at(ledger) == {"accepted": adapter(1), "trainer": adapter(2), "inference": adapter(1)}
-        assert ledger.lineage() == Lineage(adapter(1), adapter(2), 1)
+        assert ledger.lineage() == Lineage(adapter(1), adapter(2), 1, 1)
         ledger.commit(decision(3, False, incumbent=adapter(1), outcome="probation", learner=adapter(2)), 0.3, [], {})
-        assert ledger.lineage() == Lineage(adapter(1), adapter(3), 2)
+        assert ledger.lineage() == Lineage(adapter(1), adapter(3), 2, 2)
         assert ledger.past_scores().best == 0.5  # of the accepted one
 
 
@@ -186,16 +186,27 @@ def test_a_rejection_ends_a_probation_and_leads_back_to_the_incumbent(path: Path
     with open_ledger(path) as ledger:
         ledger.commit(on_probation(1), 0.3, [], {})
         ledger.commit(decision(2, accepted=False, learner=adapter(1)), 0.3, [], {})
-        assert ledger.lineage() == Lineage(None, None, 0)
+        assert ledger.lineage() == Lineage(None, None, 0, 2)
         ledger.commit(on_probation(3), 0.3, [], {})
-        assert ledger.lineage() == Lineage(None, adapter(3), 1)
+        assert ledger.lineage() == Lineage(None, adapter(3), 1, 3)
 
 
 def test_an_iteration_without_a_candidate_leaves_a_probation_as_it_is(path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(on_probation(1), 0.3, [], {})
         ledger.commit(decision(2, accepted=False, learnt=False, learner=adapter(1)), 0.3, [], {})
-        assert ledger.lineage() == Lineage(None, adapter(1), 1)
+        assert ledger.lineage() == Lineage(None, adapter(1), 1, 1)
+
+
+def test_tries_are_counted_against_each_incumbent_and_not_forgotten_by_a_rollback(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=False), 0.3, [], {})
+        ledger.commit(decision(2, accepted=True), 0.3, [], {})
+        assert ledger.lineage().tries == 0
+        ledger.commit(decision(3, accepted=False, incumbent=adapter(2)), 0.3, [], {})
+        assert ledger.lineage().tries == 1
+        ledger.roll_back(0)
+        assert ledger.lineage().tries == 2
 
 
 def test_what_is_served_may_lag(path: Path) -> None:
@@ -219,8 +230,8 @@ def test_a_rollback_leads_to_what_an_iteration_accepted_and_its_scores(path: Pat
         ledger.commit(decision(1, accepted=True, score=0.5), 0.5, [], {})
         ledger.commit(decision(2, accepted=True, score=0.7, incumbent=adapter(1)), 0.5, [], {})
         ledger.commit(decision(3, False, incumbent=adapter(2), outcome="probation"), 0.5, [], {})
-        assert ledger.roll_back(1) == adapter(1)
-        assert ledger.lineage() == Lineage(adapter(1), adapter(1), 0)
+        ledger.roll_back(1)
+        assert ledger.lineage() == Lineage(adapter(1), adapter(1), 0, 1)
         assert set(pointed_at(ledger).values()) == {adapter(1)}
         assert (ledger.past_scores().best, ledger.past_scores().ema) == (0.5, 0.5)
         assert ledger.next_iteration() == 4
@@ -232,13 +243,13 @@ def test_a_rollback_leads_to_what_an_iteration_accepted_and_its_scores(path: Pat
 def test_a_rollback_is_recorded_and_can_be_taken_back(path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(decision(1, accepted=True), 0.3, [], {})
-        assert ledger.roll_back(0) is None
+        ledger.roll_back(0)
         assert set(pointed_at(ledger).values()) == {None}
         assert ledger.past_scores().best is None
         assert [(move.name, move.iteration, move.cause) for move in ledger.moves()[-3:]] == [
             (name, 1, "rollback") for name in ("accepted", "trainer", "inference")
         ]
-        assert ledger.roll_back(1) == adapter(1)
+        ledger.roll_back(1)
         assert ledger.incumbent() == adapter(1)
 
 

@@ -1,0 +1,175 @@
+"""How an iteration ends: the gate's decision, the page that explains it, and the ledger's transaction."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from rlm_core.comparison import ExamPair
+from rlm_core.config import Config
+from rlm_core.exam_answers import answers_behind
+from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
+from rlm_core.gate import Lineage, decide, nothing_learnt
+from rlm_core.gate_page import SuiteShown, page
+from rlm_core.iteration import DECISION, Iteration
+from rlm_core.ledger import open_ledger
+from rlm_core.ledger_backup import back_up
+from rlm_core.problems import Problem
+from rlm_core.project import Project
+from rlm_core.records import ExamReport, GateDecision, Record, Rejection, Rollout, StageResult, Verdict
+from rlm_core.sources import read_problems
+from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
+from rlm_core.train import TrainReport
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+PAGE = "gate.md"
+
+
+class Exams:
+    """The reports of an iteration's exams."""
+
+    def __init__(self, results: Sequence[StageResult]):
+        self._reports = {
+            (result.figures["who"], result.figures["suite"]): read_record(Path(result.files["report"].path), ExamReport)
+            for result in results
+        }
+
+    def of(self, who: str, suite: str) -> ExamReport:
+        return self._reports[who, suite]
+
+    def pair(self, suite: str) -> ExamPair:
+        return ExamPair(self.of("incumbent", suite), self.of("candidate", suite))
+
+
+def propose(
+    iteration: Iteration, config: Config, trained: StageResult, exams: Sequence[StageResult]
+) -> tuple[GateDecision, str]:
+    """What the gate decides by its rule, and the page that explains it.
+
+    Args:
+        exams: reports of base, incumbent and candidate on both suites; none when there is no candidate.
+
+    Raises:
+        StageFailed: an exam is missing, empty or incomplete.
+    """
+    sat = Exams(exams)
+    decision = _decide(iteration, config, trained, sat)
+    return decision, explain(iteration, config, decision, trained, exams)
+
+
+def explain(
+    iteration: Iteration, config: Config, decision: GateDecision, trained: StageResult, exams: Sequence[StageResult]
+) -> str:
+    """The decision's page; it is written to the run's directory too."""
+    sat, project = Exams(exams), Project(Path(iteration.project))
+    suites = []
+    for name, suite, comparison in (
+        ("benchmark", config.evaluate.benchmark, decision.benchmark),
+        ("holdout", config.evaluate.holdout, decision.holdout),
+    ):
+        if comparison is None:
+            continue
+        pair = sat.pair(suite)
+        suites.append(
+            SuiteShown(
+                name=name,
+                comparison=comparison,
+                exams=pair,
+                base=sat.of("base", suite),
+                prompts={problem.id: problem.prompt for problem in read_problems(suite)},
+                incumbent=answers_behind(project, pair.incumbent),
+                candidate=answers_behind(project, pair.candidate),
+            )
+        )
+    report = read_record(Path(trained.files["report"].path), TrainReport)
+    text = page(decision, suites, config.gate, report, config.train)
+    write_text(Path(iteration.directory, PAGE), text)
+    return text
+
+
+def finish(
+    iteration: Iteration,
+    config: Config,
+    decision: GateDecision,
+    made: Sequence[StageResult],
+    rollouts: Sequence[StageResult],
+    verdicts: Sequence[StageResult],
+    trained: StageResult,
+    exams: Sequence[StageResult],
+) -> Summary:
+    """Write decision and summary, and commit them to the ledger in one transaction.
+
+    Args:
+        made: results of generate, mutate and filter, the last one holding the iteration's problems.
+    """
+    directory = Path(iteration.directory)
+    problems = list(read_jsonl(Path(made[-1].files["problems"].path), Problem))
+    sampled = list(_all(rollouts, "rollouts", Rollout))
+    judged = list(_all(verdicts, "verdicts", Verdict))
+    summary = summarise(
+        iteration.number,
+        iteration.learner.name,
+        problems,
+        list(_all(made, "rejections", Rejection)),
+        sampled,
+        judged,
+        read_record(Path(trained.files["report"].path), TrainReport),
+        float(np.sum([result.figures["seconds"] for result in rollouts])),
+        time.monotonic() - iteration.started,
+        _stage_seconds(made, rollouts, verdicts, trained, exams),
+    )
+    write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
+    write_record(directory / "summary.json", summary)
+    write_record(directory / DECISION, decision)
+    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
+        ledger.commit(
+            decision,
+            config.gate.ema_weight,
+            outcomes(problems, sampled, judged),
+            summary.model_dump(mode="json"),
+            config.train.rehearsal.corpus_size,
+            config.gate.infer_staleness,
+        )
+    if decision.accepted:
+        back_up(Project(Path(iteration.project)))
+    return summary
+
+
+def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: Exams) -> GateDecision:
+    candidate = iteration.candidate(trained)
+    lineage = Lineage(iteration.incumbent.adapter, iteration.learner.adapter, iteration.waited, iteration.tries)
+    if candidate is None or candidate.adapter is None:
+        return nothing_learnt(iteration.number, config.gate, lineage)
+    benchmark, holdout = exams.pair(config.evaluate.benchmark), exams.pair(config.evaluate.holdout)
+    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
+        past = ledger.past_scores(benchmark.incumbent.suite_digest)
+    return decide(
+        iteration.number,
+        benchmark,
+        holdout,
+        config.gate,
+        past,
+        candidate.adapter,
+        lineage,
+        iteration.stage_seed("gate"),
+    )
+
+
+def _stage_seconds(
+    made: Sequence[StageResult],
+    rollouts: Sequence[StageResult],
+    verdicts: Sequence[StageResult],
+    trained: StageResult,
+    exams: Sequence[StageResult],
+) -> dict[str, float]:
+    parts = zip(("generate", "mutate", "filter"), ([result] for result in made), strict=True)
+    stages = dict(parts) | {"rollout": rollouts, "verify": verdicts, "train": [trained], "evaluate": exams}
+    return {stage: sum(result.seconds for result in results) for stage, results in stages.items()}
+
+
+def _all(results: Sequence[StageResult], name: str, kind: type[RecordT]) -> Iterator[RecordT]:
+    for result in results:
+        yield from read_jsonl(Path(result.files[name].path), kind)

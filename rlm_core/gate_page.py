@@ -1,0 +1,155 @@
+"""A decision as a page that a person can judge it by, in Markdown."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from rlm_core.comparison import ExamPair
+from rlm_core.config import GateSection, TrainSection
+from rlm_core.exam_answers import Answers
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison
+from rlm_core.train import TrainReport
+
+_SHOWN = 5
+"""Problems gained and lost whose answers are shown, of each suite."""
+_COLUMN = 56
+_LINES = 30
+
+
+@dataclass(frozen=True)
+class SuiteShown:
+    """What there is to show of one suite."""
+
+    name: str
+    comparison: SuiteComparison
+    exams: ExamPair
+    base: ExamReport
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Of the problems, by their ids."""
+    incumbent: Answers = field(default_factory=dict)
+    candidate: Answers = field(default_factory=dict)
+
+
+def page(
+    decision: GateDecision,
+    suites: Sequence[SuiteShown],
+    gate: GateSection,
+    trained: TrainReport,
+    train: TrainSection,
+) -> str:
+    """The numbers, the problems gained and lost with answers side by side, and where the candidate comes from."""
+    parts = [
+        f"# Iteration {decision.iteration}: {decision.outcome}",
+        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+        *([_numbers(suites, gate.confidence)] if suites else []),
+        _origin(decision, gate, trained, train),
+        *(_changes(suite) for suite in suites),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
+    rows = [
+        f"| | base | incumbent | candidate | difference | {confidence:.0%} interval | p if no better | p if no worse "
+        "| gained | lost |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for suite in suites:
+        found, (low, high) = suite.comparison, suite.comparison.interval
+        worse = "–" if found.p_worse is None else f"{found.p_worse:.4f}"
+        answers = sum(problem.samples for problem in suite.base.problems)
+        base = sum(problem.correct for problem in suite.base.problems) / max(1, answers)
+        rows.append(
+            f"| {suite.name}, {len(suite.exams.incumbent.problems)} problems × {suite.exams.incumbent.k} | {base:.3f} "
+            f"| {found.incumbent:.3f} | {found.candidate:.3f} | {found.difference:+.3f} | {low:+.3f} to {high:+.3f} "
+            f"| {found.p_value:.4f} | {worse} | {found.better} | {found.worse} |"
+        )
+    return "\n".join(rows)
+
+
+def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, train: TrainSection) -> str:
+    rows = {
+        "candidate": _adapter(decision.candidate, "none"),
+        "incumbent": _adapter(decision.incumbent, "the base model"),
+        "trained from": "the incumbent"
+        if decision.learner == decision.incumbent
+        else f"{_adapter(decision.learner, 'the base model')}, on probation for {decision.waited} iterations",
+        "training": f"{train.method}, learning rate {train.learning_rate:g}, {trained.steps} steps on {trained.tokens} "
+        f"tokens from {trained.useful_groups} useful groups of {trained.groups}, mean reward {trained.reward_mean:.3f}",
+        "rule": gate.rule if gate.rule != "paired" else _paired(gate, decision.tries),
+        "holdout's margin": f"{gate.holdout_margin:g}",
+    }
+    return "\n".join(["## Where it comes from", "", *(f"- {name}: {text}" for name, text in rows.items())])
+
+
+def _paired(gate: GateSection, tries: int) -> str:
+    return (
+        f"paired, confidence {gate.confidence:g} over {gate.horizon} iterations: p at most {gate.level(tries):.3g}, "
+        f"as {tries} were compared with this incumbent before; patience {gate.patience}"
+    )
+
+
+def _adapter(adapter: AdapterRef | None, otherwise: str) -> str:
+    return f"`{adapter.path}` ({adapter.sha256[:12]})" if adapter else otherwise
+
+
+def _changes(suite: SuiteShown) -> str:
+    incumbent, candidate = suite.exams.counts()
+    problems = suite.exams.incumbent.problems
+    order = sorted(range(len(problems)), key=lambda i: -abs(candidate[i] - incumbent[i]))
+    gained = [i for i in order if candidate[i] > incumbent[i]]
+    lost = [i for i in order if candidate[i] < incumbent[i]]
+    parts = [f"## {suite.name.capitalize()}: {len(gained)} gained, {len(lost)} lost"]
+    for title, changed in (("Gained", gained), ("Lost", lost)):
+        for i in changed[:_SHOWN]:
+            counts = f"{incumbent[i]} → {candidate[i]} of {suite.exams.incumbent.k}"
+            parts.append(_changed(suite, f"{title}: `{problems[i].entry_point}`, {counts}", problems[i].problem_id))
+        if rest := changed[_SHOWN:]:
+            named = (f"`{problems[i].entry_point}` {incumbent[i]} → {candidate[i]}" for i in rest)
+            parts.append(f"{title} too: {', '.join(named)}.")
+    return "\n\n".join(parts)
+
+
+def _changed(suite: SuiteShown, title: str, problem: str) -> str:
+    gained = title.startswith("Gained")
+    left = _pick(suite.incumbent, problem, passed=not gained)
+    right = _pick(suite.candidate, problem, passed=gained)
+    verbs = ("failed", "passed") if gained else ("passed", "failed")
+    text = side_by_side(f"incumbent, {verbs[0]}\n\n{left}", f"candidate, {verbs[1]}\n\n{right}")
+    parts = [f"### {title}"]
+    if problem in suite.prompts:
+        parts.append(_fenced("\n".join(_wrapped(suite.prompts[problem], 2 * _COLUMN))))
+    return "\n\n".join([*parts, _fenced(text)])
+
+
+def _pick(answers: Answers, problem: str, passed: bool) -> str:
+    given = answers.get(problem, [])
+    return next((answer.text for answer in given if answer.passed is passed), "(this answer was not kept)")
+
+
+def side_by_side(left: str, right: str) -> str:
+    """Two texts in two columns. They come from a model: what could not be shown in a line is left out."""
+    rows = zip_longest(_wrapped(left, _COLUMN), _wrapped(right, _COLUMN), fillvalue="")
+    return "\n".join(f"{a:<{_COLUMN}} | {b}".rstrip() for a, b in rows)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [
+        part
+        for line in text.splitlines()
+        for part in textwrap.wrap(_printable(line.expandtabs(4)), width, drop_whitespace=False) or [""]
+    ]
+    return lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…"]
+
+
+def _printable(line: str) -> str:
+    return "".join(character if character.isprintable() else "�" for character in line)
+
+
+def _fenced(text: str) -> str:
+    """A code block that the text cannot end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"

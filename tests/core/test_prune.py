@@ -1,0 +1,137 @@
+"""`rlm prune` and `rlm rollback`: nothing goes that can still be needed, and every way back leads somewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from rlm_core.adapters import read_adapter
+from rlm_core.files import write_text
+from rlm_core.ledger import open_ledger
+from rlm_core.project import Project
+from rlm_core.prune import removable
+from rlm_core.records import AdapterRef, Outcome
+from tests.core.conftest import Rlm, Settings, assert_refused, write
+from tests.core.test_ledger import BASE, decision
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Accepted, rejected, accepted, two on probation; an iteration that has not ended; all with all their files."""
+    project = Project(tmp_path / "project")
+    learner = incumbent = None
+    outcomes: list[Outcome] = ["accepted", "rejected", "accepted", "probation", "probation"]
+    with open_ledger(project.ledger) as ledger:
+        ledger.begin(BASE, None)
+        for number, outcome in enumerate([*outcomes, None], 1):
+            run = project.run(number)
+            for name in ("adapter/adapters.safetensors", "adapter/adapter_config.json"):
+                write_text(run / name, f"{number}" if name.endswith("tensors") else "{}")
+            for name in ("results/key", "rollouts/000.jsonl", "verdicts/000.jsonl", "exams/report.json", "gate.md"):
+                write_text(run / name, "x" * 1_000)
+            if outcome is None:
+                break
+            candidate = read_adapter(run / "adapter")
+            made = decision(number, False, incumbent=incumbent, outcome=outcome, learner=learner)
+            ledger.commit(made.model_copy(update={"candidate": candidate}), 0.3, [], {"pass_rate": 0.5})
+            learner = ledger.lineage().learner
+            incumbent = ledger.incumbent()
+    return project
+
+
+def files(project: Project) -> set[str]:
+    return {str(path.relative_to(project.root)) for path in (project.root / "runs").rglob("*") if path.is_file()}
+
+
+def found(project: Project, keep: int) -> set[str]:
+    with open_ledger(project.ledger) as ledger:
+        return {str(item.path.relative_to(project.root / "runs")) for item in removable(project, ledger, keep)}
+
+
+def test_adapters_go_that_nothing_leads_to(project: Project) -> None:
+    assert found(project, keep=99) == {"0002/adapter", "0004/adapter"}
+
+
+def test_old_answers_go_but_for_the_newest_and_for_what_has_not_ended(project: Project) -> None:
+    old = {f"000{number}/{name}" for number in (1, 2, 3) for name in ("results", "rollouts", "verdicts")}
+    assert found(project, keep=2) - found(project, keep=99) == old
+    assert not [name for name in found(project, keep=0) if name.startswith("0006")]
+
+
+def test_after_a_rollback_there_is_a_way_forward_still(project: Project) -> None:
+    with open_ledger(project.ledger) as ledger:
+        ledger.roll_back(1)
+    assert found(project, keep=99) == {"0002/adapter", "0004/adapter", "0005/adapter"}  # no longer on probation
+
+
+def test_the_first_adapter_of_a_project_stays(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    first = AdapterRef(path=str(project.run(1) / "adapter"), sha256="f" * 64)
+    write_text(Path(first.path, "adapters.safetensors"), "x")
+    with open_ledger(project.ledger) as ledger:
+        ledger.begin(BASE, first)
+        ledger.commit(decision(1, False), 0.3, [], {})
+    assert found(project, keep=99) == set()
+
+
+def test_prune_shows_first_and_removes_when_told(
+    rlm: Rlm,
+    settings: Settings,
+    tmp_path: Path,
+    project: Project,
+) -> None:
+    config, before = write(tmp_path, settings), files(project)
+    done = rlm("prune", "-c", config, "--keep", "2")
+    assert done.code == 0, done.err
+    assert "runs/0002/adapter" in done.out
+    assert "would remove 11 directories" in done.out
+    assert files(project) == before
+    done = rlm("prune", "-c", config, "--keep", "2", "--yes")
+    assert "removed 11 directories" in done.out
+    gone = before - files(project)
+    assert {name.split("/")[2] for name in gone} == {"adapter", "results", "rollouts", "verdicts"}
+    assert "would remove 0 directories" in rlm("prune", "-c", config, "--keep", "2").out
+
+
+def test_prune_and_rollback_wait_for_nobody(
+    rlm: Rlm,
+    settings: Settings,
+    tmp_path: Path,
+    project: Project,
+) -> None:
+    config = write(tmp_path, settings)
+    with project.held():
+        assert_refused(rlm("prune", "-c", config, "--yes"), 3, "in use")
+        assert_refused(rlm("rollback", "1", "-c", config), 3, "in use")
+
+
+def test_a_rollback_is_said_and_seen_in_status_and_history(
+    rlm: Rlm,
+    settings: Settings,
+    tmp_path: Path,
+    project: Project,
+) -> None:
+    config = write(tmp_path, settings)
+    assert project.ledger.exists()
+    assert "on probation" in rlm("status", "-c", config).out
+    done = rlm("rollback", "1", "-c", config)
+    assert done.code == 0, done.err
+    assert "runs/0001/adapter; iteration 6 starts from it" in done.out
+    shown = rlm("status", "-c", config).out
+    assert "on probation" not in shown
+    assert "after iteration 5" in shown
+    assert "rollback" in rlm("history", "-c", config).out
+    assert "base model itself" in rlm("rollback", "0", "-c", config).out
+
+
+def test_a_rollback_that_leads_nowhere_is_refused(
+    rlm: Rlm,
+    settings: Settings,
+    tmp_path: Path,
+    project: Project,
+) -> None:
+    config = write(tmp_path, settings)
+    assert_refused(rlm("rollback", "2", "-c", config), 2, "a way back to 0, 1, 3")
+    (project.run(1) / "adapter" / "adapters.safetensors").write_text("other")
+    assert_refused(rlm("rollback", "1", "-c", config), 2, "runs/0001/adapter is damaged")
+    with open_ledger(project.ledger) as ledger:
+        assert ledger.incumbent() == read_adapter(project.run(3) / "adapter")

@@ -1,0 +1,123 @@
+"""A person is asked about an accept, in the UI's way: through Prefect's API."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from prefect.artifacts import Artifact
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.flow_runs import resume_flow_run
+
+import flows.approval
+from flows.iterate import iterate
+from rlm_core import progress
+from rlm_core.errors import Interrupted
+from rlm_core.ledger import open_ledger
+from tests.conftest import MakeConfig
+from tests.flow.test_iterate import project_of
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.approval, "_POLL_S", 0.2)
+    monkeypatch.setattr(flows.approval, "_LOOK_EVERY_S", 0.1)
+
+
+def form_of(client: SyncPrefectClient, run: FlowRun) -> str:
+    """What the UI shows above the form of a paused run."""
+    assert run.state is not None
+    keys: Any = run.state.state_details.run_input_keyset
+    return client.read_flow_run_input(run.id, keys["description"])
+
+
+@contextmanager
+def somebody(answer: dict[str, Any]) -> Iterator[list[str]]:
+    """Resumes the run that pauses during the block, with this answer; collects what is shown to them."""
+    shown: list[str] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        with get_client(sync_client=True) as client:
+            known = {run.id for run in client.read_flow_runs() if run.state and run.state.is_paused()}
+            started.set()
+            while not over.wait(0.1):
+                for run in client.read_flow_runs():
+                    if run.id not in known and run.state and run.state.is_paused():
+                        shown.append(form_of(client, run))
+                        resume_flow_run(run.id, run_input=answer)
+                        return
+
+    started = threading.Event()
+    thread = threading.Thread(target=watch)
+    thread.start()
+    started.wait()
+    try:
+        yield shown
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_an_accept_waits_for_a_person_who_sees_the_report(make_config: MakeConfig) -> None:
+    config = make_config(gate={"horizon": 1, "approve": "ask"})
+    with somebody({"accept": True, "comment": "looks good"}) as shown:
+        decision = iterate(str(config))["decision"]
+    assert decision["outcome"] == "accepted"
+    assert decision["approval"] == {"accept": True, "comment": "looks good", "in_time": True}
+    assert decision["reason"].startswith("approved by a person (looks good): ")
+    [form] = shown
+    assert "# Iteration 1: accepted" in form
+    page = Artifact.get("gate-project")
+    assert page is not None
+    assert page.data == (project_of(config).run(1) / "gate.md").read_text()
+    assert "Approved by a person (looks good): " in page.data
+
+
+def test_a_person_may_refuse(make_config: MakeConfig) -> None:
+    config = make_config(gate={"horizon": 1, "approve": "ask"})
+    with somebody({"accept": False, "comment": ""}):
+        decision = iterate(str(config))["decision"]
+    assert decision["outcome"] == "rejected"
+    assert decision["reason"].startswith("refused by a person: ")
+    with open_ledger(project_of(config).ledger) as ledger:
+        assert ledger.incumbent() is None
+        assert ledger.lineage().learner is None
+
+
+@pytest.mark.parametrize(("unanswered", "outcome"), [("reject", "rejected"), ("accept", "accepted")])
+def test_without_an_answer_in_time_the_config_says_what_is_done(
+    make_config: MakeConfig, unanswered: str, outcome: str
+) -> None:
+    config = make_config(gate={"horizon": 1, "approve": "ask", "approve_within_s": 1.5, "unanswered": unanswered})
+    state = iterate(str(config), return_state=True)
+    assert state.is_completed()
+    decision = state.result()["decision"]
+    assert decision["outcome"] == outcome
+    assert not decision["approval"]["in_time"]
+
+
+def test_a_stop_is_noticed_while_a_person_is_waited_for_and_the_next_run_asks_again(make_config: MakeConfig) -> None:
+    config = make_config(gate={"horizon": 1, "approve": "ask"})
+
+    def stop_in_gate(report: progress.Progress) -> None:
+        if report.stage == "gate":
+            raise Interrupted("stopped")
+
+    started = time.monotonic()
+    with pytest.raises(Interrupted), progress.listening(stop_in_gate):
+        iterate(str(config))
+    assert time.monotonic() - started < 60
+    with open_ledger(project_of(config).ledger) as ledger:
+        assert ledger.next_iteration() == 1
+    with somebody({"accept": True, "comment": ""}):
+        assert iterate(str(config))["decision"]["outcome"] == "accepted"
+
+
+def test_nobody_is_asked_about_what_is_not_to_be_accepted(make_config: MakeConfig) -> None:
+    config = make_config(gate={"rule": "threshold", "threshold": 1.0, "approve": "ask"}, train={"learning_rate": 1e-6})
+    decision = iterate(str(config))["decision"]
+    assert (decision["outcome"], decision["approval"]) == ("rejected", None)
