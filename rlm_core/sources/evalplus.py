@@ -39,7 +39,7 @@ _ORACLES = {
     ),
     **dict.fromkeys(
         ("check_str", "text_match_three", "text_starta_endb"),
-        "found == expected if isinstance(found, bool) else expected == (found is not None)",
+        "(found if isinstance(found, bool) else found is not None) == (expected is not None)",
     ),
 }
 """Functions with more than one right result, by EvalPlus' rules for them."""
