@@ -64,7 +64,8 @@ def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: li
     table.add_row(
         "difference",
         f"{comparison.difference:+.3f} at pass@1 ({_CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}), "
-        f"p = {comparison.p_value:.4f} that so large a gain is chance",
+        f"p = {comparison.p_value:.4f} that so large a gain is chance"
+        + (f", {comparison.p_worse:.4f} that so large a loss is" if comparison.p_worse is not None else ""),
     )
     table.add_row("better", f"on {comparison.better} problems{_listed(better)}")
     table.add_row("worse", f"on {comparison.worse} problems{_listed(worse)}")

@@ -38,5 +38,4 @@ def evaluate(
     verify: VerifySection,
     seed: int,
 ) -> StageResult:
-    unpaid = verify.model_copy(update={"partial_credit": 0.0})
-    return core.run(Path(directory), Path(project), who, examined, suite, section, rollout, unpaid, seed)
+    return core.run(Path(directory), Path(project), who, examined, suite, section, rollout, verify, seed)

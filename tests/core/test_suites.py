@@ -391,3 +391,13 @@ def test_exercises_are_made_by_size_and_seed(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("reasoning-gym", "reasoning-gym:sums[size]", "reasoning-gym:sums[width=3]"):
         with pytest.raises(ProblemError, match="is not understood; write for instance"):
             read_problems(name)
+
+
+def test_the_exam_that_the_documentation_shows_can_be_read(tmp_path: Path) -> None:
+    page = Path(__file__, "../../../docs/exams.md").resolve().read_text()
+    example = page.split("```yaml\n")[1].split("```")[0]
+    path = tmp_path / "exam.yaml"
+    path.write_text(example)
+    suite = read_suite(str(path))
+    assert suite.asking(suite.problems[0]) == Asking(k=4, max_tokens=128, temperature=0.2, top_p=1.0, seed=7)
+    assert verdicts(suite.problems[1], "Yes!", "No.") == ["passed", "failed"]
