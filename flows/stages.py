@@ -39,6 +39,7 @@ class Stages:
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
             incumbent=self._it.learner,
             section=self._config.generate,
+            verify=self._config.verify,
             seed=self._it.stage_seed("generate"),
         )
 

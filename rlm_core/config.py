@@ -35,6 +35,9 @@ Count = Annotated[int, Field(ge=0)]
 Temperature = Annotated[float, Field(ge=0, le=5)]
 Tokens = Annotated[int, Field(ge=1, le=32_768)]
 
+Difficulty = Annotated[int, Field(ge=1, le=6)]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 Domain = Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"]
 DOMAINS: tuple[Domain, ...] = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
 AdapterKind = Literal["lora", "dora", "full"]
@@ -80,6 +83,10 @@ class GenerateSection(Section):
     """Problems that an iteration trains on; the bank fills up what the model's own proposals leave open."""
     from_model: Count = 4
     """Proposals that the model is asked for."""
+    from_procedural: Count = 0
+    """Proposals that are composed of primitives, new ones in each iteration; see docs/sources.md."""
+    difficulty: Annotated[dict[Difficulty, Weight], Field(min_length=1)] = {1: 0.5, 2: 0.5}
+    """Difficulties of those, 1 for the easiest, each with its weight."""
     bank: str = "bank:train"
     """Problems that are always at hand: `bank:train` or a problem file."""
     domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS

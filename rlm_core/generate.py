@@ -1,4 +1,7 @@
-"""The model invents coding problems, as JSON; what is not usable becomes a rejection with a reason."""
+"""New problems: the model invents some, as JSON, and others are composed of primitives.
+
+What of the model's answers is not usable becomes a rejection with a reason.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,7 +12,7 @@ import json_repair
 import numpy as np
 from pydantic import ValidationError
 
-from rlm_core.config import GenerateSection
+from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.decoding import Request
 from rlm_core.draws import Sampling
 from rlm_core.files import first_reason, write_jsonl
@@ -17,8 +20,9 @@ from rlm_core.policy import Policy, device_policy
 from rlm_core.problems import Cases, Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter
+from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
-from rlm_core.sources import read_problems
+from rlm_core.sources import procedural, read_problems
 
 _SHOWN_CHARS = 2_000
 """Longest part of a proposal that a rejection keeps."""
@@ -38,14 +42,24 @@ _SUBJECTS = {
 }
 
 
-def run(directory: Path, incumbent: PolicyRef, section: GenerateSection, seed: int) -> StageResult:
-    """The generate stage: ask for proposals, into `directory/proposals.jsonl`, and check that the bank can be read."""
+def run(
+    directory: Path, incumbent: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int
+) -> StageResult:
+    """The generate stage: proposals, into `directory/proposals.jsonl`, and a check that the bank can be read.
+
+    Args:
+        verify: for the sandbox in which references are run.
+        seed: of this iteration's stage, so that each iteration has proposals of its own.
+    """
     bank = judged_by_cases(read_problems(section.bank))
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.from_model:
         with device_policy(incumbent.base, incumbent.adapter) as policy:
             problems, rejections = propose(policy, section, bank, seed)
+    if section.from_procedural:
+        with open_sandbox(verify.sandbox, verify.limits, container=verify.container) as sandbox:
+            problems += procedural.problems(section.from_procedural, seed, section.difficulty, sandbox)
     return written(directory, "proposals", problems, rejections)
 
 

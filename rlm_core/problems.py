@@ -195,7 +195,7 @@ def parts(verifier: Verifier) -> Iterator[Verifier]:
 class Provenance(Record):
     """Where a problem came from."""
 
-    source: Literal["bank", "file", "model", "mutation"] = "file"
+    source: Literal["bank", "file", "model", "mutation", "procedural"] = "file"
     parent: str | None = None
     """Id of the problem that this one was mutated from."""
     expected_from: Literal["author", "reference"] = "author"

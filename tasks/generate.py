@@ -3,16 +3,18 @@
 from pathlib import Path
 
 from rlm_core import generate as core
-from rlm_core.config import GenerateSection
+from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import stage_task
 
 
 @stage_task(
-    version=1,
-    description="The model invents problems.",
-    reads=["generate"],
+    version=2,
+    description="Problems are invented by the model and composed of primitives.",
+    reads=["generate", "verify.sandbox", "verify.limits", "verify.container"],
     ignores=["generate.problems"],
 )
-def generate(directory: str, incumbent: PolicyRef, section: GenerateSection, seed: int) -> StageResult:
-    return core.run(Path(directory), incumbent, section, seed)
+def generate(
+    directory: str, incumbent: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int
+) -> StageResult:
+    return core.run(Path(directory), incumbent, section, verify, seed)

@@ -1,0 +1,174 @@
+"""Problems without end: random programs that are neither the same as another nor as a shorter one."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+from pydantic import JsonValue
+
+from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.sandbox import Sandbox
+from rlm_core.seeds import derive_seed
+from rlm_core.sources.procedural.compose import Program, draw
+from rlm_core.sources.procedural.inputs import draw_input
+from rlm_core.sources.procedural.primitives import Argument, Kind
+from rlm_core.sources.procedural.trial import Outcomes, run_programs
+from rlm_core.sources.procedural.wording import prompt
+from rlm_core.verifiers.trivial import best_trivial_share
+
+PROBES = 24
+"""Inputs by which two programs are told apart, the same for all programs with the same arguments."""
+_FEWEST_PROBES = 6
+"""Probes that a program must be able to take."""
+_OWN_INPUTS = 24
+"""Inputs drawn for each problem, out of which its cases are chosen."""
+_CASES = (6, 9)
+"""Fewest and most cases of a problem."""
+_MIN_DISTINCT_OUTPUTS = 3
+_MAX_TRIVIAL_SHARE = 0.5
+_LARGEST_BATCH = 100
+"""Programs tried in one go, at most."""
+_TRIES = 20
+"""Draws for each program of a batch."""
+_PATIENCE = 20
+"""Batches without a new problem after which a difficulty counts as used up."""
+_LARGEST = 100_000
+_LONGEST = 80
+"""Outputs beyond these are left out of cases: numbers, and characters as JSON."""
+_DOMAINS: dict[Kind, str] = {"int": "maths", "ints": "arrays", "text": "strings", "words": "arrays"}
+
+
+def problems(count: int, seed: int, difficulties: Mapping[int, float], sandbox: Sandbox) -> list[Problem]:
+    """New problems, no two of which behave alike.
+
+    The same arguments give the same problems.
+
+    Args:
+        difficulties: weight of each difficulty, 1 for the easiest.
+
+    Returns:
+        The problems in random order; fewer than `count` when a difficulty has no more.
+
+    Raises:
+        InfrastructureFault: the sandbox failed.
+    """
+    seen: set[str] = set()
+    made: list[Problem] = []
+    for difficulty, wanted in shares(count, difficulties).items():
+        own_seed = derive_seed(seed, "procedural", difficulty)
+        batch = min(_LARGEST_BATCH, 2 * wanted)
+        made += islice(_of_difficulty(difficulty, batch, own_seed, seen, sandbox), wanted)
+    order = np.random.default_rng(derive_seed(seed, "procedural", "order")).permutation(len(made))
+    return [made[i] for i in order]
+
+
+def shares(count: int, weights: Mapping[int, float]) -> dict[int, int]:
+    """So many in all, divided in proportion to the weights; what rounding leaves goes to the largest remainders."""
+    exact = {key: count * weight / sum(weights.values()) for key, weight in weights.items()}
+    whole = {key: int(share) for key, share in exact.items()}
+    for key in sorted(exact, key=lambda key: whole[key] - exact[key])[: count - sum(whole.values())]:
+        whole[key] += 1
+    return whole
+
+
+def _of_difficulty(difficulty: int, batch: int, seed: int, seen: set[str], sandbox: Sandbox) -> Iterator[Problem]:
+    """Problems of one difficulty. `seen` holds what is known to behave in some way, and grows."""
+    rng = np.random.default_rng(seed)
+    drawn: set[str] = set()
+    fruitless = 0
+    while fruitless < _PATIENCE:
+        fruitless += 1
+        for problem in _problems_of(_candidates(rng, difficulty, batch, drawn), seed, seen, sandbox):
+            fruitless = 0
+            yield problem
+
+
+def _candidates(rng: np.random.Generator, difficulty: int, batch: int, drawn: set[str]) -> list[Program]:
+    """Up to `batch` programs that were not drawn before, and fewer where such are rare."""
+    found: list[Program] = []
+    for _ in range(_TRIES * batch):
+        program = draw(rng, difficulty)
+        if program is not None and program.signature not in drawn:
+            drawn.add(program.signature)
+            found.append(program)
+            if len(found) == batch:
+                break
+    return found
+
+
+def _problems_of(candidates: Sequence[Program], seed: int, seen: set[str], sandbox: Sandbox) -> Iterator[Problem]:
+    if not candidates:
+        return
+    own = [_inputs(program.arguments, derive_seed(seed, program.signature), _OWN_INPUTS) for program in candidates]
+    given = [probes(program.arguments) + inputs for program, inputs in zip(candidates, own, strict=True)]
+    outcomes = run_programs(candidates, given, sandbox)
+    shorter = [(number, each) for number, program in enumerate(candidates) for each in program.shortenings()]
+    answers = run_programs([each for _, each in shorter], [given[number] for number, _ in shorter], sandbox)
+    redundant = {number for (number, _), found in zip(shorter, answers, strict=True) if _agree(outcomes[number], found)}
+    for number, program in enumerate(candidates):
+        behaviour = fingerprint(program, outcomes[number][:PROBES])
+        if number in redundant or behaviour in seen or outcomes[number][:PROBES].count([]) > PROBES - _FEWEST_PROBES:
+            continue
+        rng = np.random.default_rng(derive_seed(seed, program.signature, "words"))
+        cases = _cases(given[number][PROBES:], outcomes[number][PROBES:], rng)
+        if cases and best_trivial_share(problem := _problem(program, cases, rng)) <= _MAX_TRIVIAL_SHARE:
+            seen.add(behaviour)
+            yield problem
+
+
+def probes(arguments: Sequence[Argument]) -> list[list[JsonValue]]:
+    """The inputs by which programs with such arguments are told apart."""
+    return _inputs(arguments, derive_seed("probes", *(argument.range for argument in arguments)), PROBES)
+
+
+def fingerprint(program: Program, outcomes: Outcomes) -> str:
+    """What a program does: two programs are the same when they give the same for the same inputs."""
+    return json.dumps([[argument.range for argument in program.arguments], outcomes])
+
+
+def _inputs(arguments: Sequence[Argument], seed: int, count: int) -> list[list[JsonValue]]:
+    rng = np.random.default_rng(seed)
+    return [draw_input(arguments, rng) for _ in range(count)]
+
+
+def _agree(longer: Outcomes, shorter: Outcomes) -> bool:
+    """Whether the shorter program gives the same wherever the longer one gives anything."""
+    return all(a == b for a, b in zip(longer, shorter, strict=True) if a)
+
+
+def _cases(inputs: list[list[JsonValue]], outcomes: Outcomes, rng: np.random.Generator) -> tuple[Case, ...]:
+    """Cases of many different outputs, or none when there are too few."""
+    by_output: dict[str, list[Case]] = {}
+    for given, outcome in zip(inputs, outcomes, strict=True):
+        if outcome and _handy(outcome[0]):
+            cases = by_output.setdefault(json.dumps(outcome[0]), [])
+            if all(case.input != given for case in cases):
+                cases.append(Case(input=given, expected=outcome[0]))
+    fewest, most = _CASES
+    wanted = int(rng.integers(fewest, most + 1))
+    chosen = [cases.pop() for cases in by_output.values()][:wanted]
+    chosen += [case for cases in by_output.values() for case in cases][: max(0, wanted - len(chosen))]
+    enough = len(chosen) >= fewest and len(by_output) >= _MIN_DISTINCT_OUTPUTS
+    return tuple(chosen) if enough else ()
+
+
+def _handy(output: JsonValue) -> bool:
+    """Whether an output is small enough for a case that people can read."""
+    numbers = output if isinstance(output, list) else [output]
+    return len(json.dumps(output)) <= _LONGEST and all(
+        abs(each) <= _LARGEST for each in numbers if isinstance(each, int)
+    )
+
+
+def _problem(program: Program, cases: tuple[Case, ...], rng: np.random.Generator) -> Problem:
+    return Problem(
+        prompt=prompt(program, rng),
+        entry_point=program.entry_point,
+        cases=cases,
+        signature=program.signature,
+        domain=_DOMAINS[program.start.gives],
+        difficulty=str(program.difficulty),
+        reference=program.source(program.entry_point),
+        provenance=Provenance(source="procedural", expected_from="reference"),
+    )
