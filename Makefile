@@ -8,7 +8,7 @@ CONFIG ?= configs/quick.yaml
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow test-all bench-verify bench-rollout bench-train gate-sim check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow chaos test-all bench-verify bench-rollout bench-train gate-sim check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ test-runners: setup ## verification on a local Dask and a local Ray cluster; ins
 
 test-slow: setup ## with the real default model, and against other implementations where they are installed
 	$(PYTEST) -rs tests/slow
+
+chaos: setup ## kill -9 at 50 moments of an iteration, and in each stage with the real model; takes half an hour
+	$(PYTEST) -s tests/chaos
 
 test-all: test test-docker test-runners test-slow ## every tier
 

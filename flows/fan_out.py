@@ -56,10 +56,12 @@ class FanOut:
                 stage, shard = self._next()
                 if stage == "rollout":
                     sampled[shard] = self._rollouts[shard].result()
+                    self._pass_on(stage, shard, counts[shard], self._rollouts[shard], {})
                     self._verdicts[shard] = self._follow("verify", shard, self._judge(shard, sampled[shard]))
                 else:
                     judged[shard] = self._runner.result(self._verdicts[shard])
-                    self._pass_on(shard, counts[shard], judged[shard])
+                    passed = {"passed": float(judged[shard]["figures"]["passed"])}
+                    self._pass_on(stage, shard, counts[shard], self._verdicts[shard], passed)
             return [sampled[shard] for shard in sorted(sampled)], [judged[shard] for shard in sorted(judged)]
         except BaseException:
             with stopped():  # the project must not be let go while shards of it are still at work
@@ -82,7 +84,11 @@ class FanOut:
             with suppress(Empty):
                 return self._ended.get(timeout=_LOOK_EVERY_S)
 
-    def _pass_on(self, shard: int, count: int, result: Result) -> None:
-        """Report a shard that was verified in a process whose own reports nobody hears; not one that was cached."""
-        if self._runner.elsewhere and self._verdicts[shard].state.name != "Cached":
-            report("verify", count, count, f"{shard:03d}", passed=float(result["figures"]["passed"]))
+    def _pass_on(
+        self, stage: str, shard: int, count: int, future: PrefectFuture[Any], figures: dict[str, float]
+    ) -> None:
+        """Report a shard that nobody reported: it was found finished, or a process verified it that is not heard."""
+        if future.state.name == "Cached":
+            report(stage, count, count, f"{shard:03d}", found=float(count), **figures)
+        elif stage == "verify" and self._runner.elsewhere:
+            report(stage, count, count, f"{shard:03d}", **figures)

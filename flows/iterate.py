@@ -1,17 +1,16 @@
 """One iteration of self-play: seven stages, one flow."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.extras import require_runner
+from flows.place import the_project_of
 from flows.stages import Stages
 from rlm_core.config import load_config
 from rlm_core.iteration import begin
 from rlm_core.progress import stopping_on_signals
-from rlm_core.project import Project
 
 
 @flow(name="iterate", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
@@ -26,7 +25,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     """
     settings = load_config(config)
     require_runner(settings.prefect)
-    with Project(Path(settings.project).absolute()).held(), stopping_on_signals():
+    with stopping_on_signals(), the_project_of(settings):
         stages = Stages(begin(settings), settings)
         proposals = stages.generate()
         mutants = stages.mutate(proposals)

@@ -1,9 +1,10 @@
 """Run flows from the command line: with a server of the command's own, or with the one that PREFECT_API_URL names."""
 
+import logging
 import os
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rlm_cli.server import start_temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.approval import asking
 from rlm_core.config import load_config
+from rlm_core.errors import one_line
 from rlm_core.iteration import check
 from rlm_core.progress import listening
 
@@ -21,6 +23,9 @@ _SETTINGS = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
+
+_TOLD_BY = ("prefect.task_runs", "prefect.flow_runs", "rlm_core")
+"""Loggers whose warnings a person at the terminal should see."""
 
 
 def make_prefect_ready(watcher: Watcher) -> None:
@@ -32,6 +37,31 @@ def make_prefect_ready(watcher: Watcher) -> None:
         for name in ("NO_PROXY", "no_proxy"):  # the server is on this machine, whatever proxy leads elsewhere
             os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
         os.environ["PREFECT_API_URL"] = start_temporary_server()
+
+
+class _Warnings(logging.Handler):
+    """What the flow and its tasks warn of, such as a shard that is tried again; what ends them is an error."""
+
+    def __init__(self, say: Callable[[str], None]):
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            self._say(one_line(record.getMessage()))
+
+
+@contextmanager
+def showing_warnings(say: Callable[[str], None]) -> Iterator[None]:
+    """Show warnings, each on a line, for the time of the block."""
+    handler = _Warnings(say)
+    for name in _TOLD_BY:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name in _TOLD_BY:
+            logging.getLogger(name).removeHandler(handler)
 
 
 def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
@@ -50,6 +80,11 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
 
     for _ in range(count):
         started = time.monotonic()
-        with Watcher() as watcher, listening(watcher), asking(TerminalQuestion(watcher)) if here else nullcontext():
+        with (
+            Watcher() as watcher,
+            listening(watcher),
+            showing_warnings(watcher.say),
+            asking(TerminalQuestion(watcher)) if here else nullcontext(),
+        ):
             result = iterate(str(config))
         yield {**result, "seconds": time.monotonic() - started}

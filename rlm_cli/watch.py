@@ -58,8 +58,11 @@ class _Stage:
             words.append(f"{tokens / max(seconds, 1e-9):.0f} tokens/s")
         if self.name in ("verify", "evaluate_verify") and self.done:
             words.append(f"{self.figure('passed') / self.done:.0%} passed")
-        if 0 < self.done < self.total:
-            words.append(f"about {elapsed / self.done * (self.total - self.done):.0f} s left")
+        found = int(self.figure("found"))
+        if found < self.done < self.total:
+            words.append(f"about {elapsed / (self.done - found) * (self.total - self.done):.0f} s left")
+        if found:
+            words.append(f"{found} were finished before")
         return ", ".join(words)
 
 

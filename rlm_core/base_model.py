@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.default_model import fetch_default_model
 from rlm_core.errors import ModelError, one_line
-from rlm_core.files import digest
+from rlm_core.files import FileState, digest, state_of
 
 _HUB_FILES = ["*.json", "model*.safetensors", "*.model", "*.jinja"]
 """What mlx-lm needs of a model on the hub."""
@@ -52,9 +53,19 @@ def _from_hub(base: str) -> Path:
 
 
 def fingerprint(path: Path) -> str:
-    """Tells base models apart without reading gigabytes: the config, and size, head and tail of each weight file."""
-    parts: list[Any] = [json.loads((path / "config.json").read_text())]
-    for file in sorted(path.glob("model*.safetensors")):
+    """Tells base models apart without reading gigabytes: the config, and size, head and tail of each weight file.
+
+    They are read once a process, and again when one was written since.
+    """
+    files = (path / "config.json", *sorted(path.glob("model*.safetensors")))
+    return _fingerprint(files, tuple(map(state_of, files)))
+
+
+@lru_cache(maxsize=8)
+def _fingerprint(files: tuple[Path, ...], _states: tuple[FileState, ...]) -> str:
+    config, *weights = files
+    parts: list[Any] = [json.loads(config.read_text())]
+    for file in weights:
         size = file.stat().st_size
         with file.open("rb") as content:
             head = content.read(1 << 20)

@@ -342,6 +342,9 @@ class GateSection(Section):
 class PrefectSection(Section):
     """Retries and limits of the flow's tasks, and where shards are verified. No stage is given these settings."""
 
+    wait_for_project_s: Annotated[float, Field(ge=0)] = 0.0
+    """How long an iteration waits for another one of the same project to end. 0: it is refused at once, with who it is
+    and since when."""
     retries: Count = 2
     """Further tries of a stage or shard after an infrastructure fault."""
     retry_delay_s: Annotated[float, Field(ge=0)] = 5.0

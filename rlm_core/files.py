@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,6 +139,25 @@ def sha256_of(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+FileState = tuple[int, ...]
+
+
+def state_of(path: Path) -> FileState:
+    """What the file system tells of a file without reading it; another one when the file was written since."""
+    found = path.stat()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def sha256_if_written(path: Path) -> str:
+    """Hex SHA-256 of a large file that is looked at often: read again only when it was written since."""
+    return _sha256_in(path, state_of(path))
+
+
+@lru_cache(maxsize=64)
+def _sha256_in(path: Path, _state: FileState) -> str:
+    return sha256_of(path)
 
 
 def digest(*parts: Any) -> str:

@@ -25,7 +25,7 @@ from rlm_core.base_model import base_path, end_token_ids
 from rlm_core.config import AdapterSection
 from rlm_core.decoding import Completion, Decoder, FinishReason, Request
 from rlm_core.draws import Sampling
-from rlm_core.errors import AdapterError, ModelError, one_line
+from rlm_core.errors import AdapterError, InfrastructureFault, ModelError, one_line
 from rlm_core.files import sha256_of, write_atomic
 from rlm_core.head import chosen_logprobs
 from rlm_core.records import AdapterRef
@@ -329,6 +329,9 @@ def _joined(prompt: mx.array, answers: mx.array) -> mx.array:
 
 # ------------------------------------------------------------------------------------------------------------- loading
 
+_OUT_OF_MEMORY = ("unable to allocate", "attempting to allocate", "insufficient memory", "out of memory")
+"""As MLX says it, on a CPU, for one array, on Metal and on CUDA."""
+
 _last: tuple[tuple[str, str | None], Policy] | None = None
 
 
@@ -340,7 +343,7 @@ def device_policy(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
         ModelError, AdapterError: as `load_policy`.
     """
     global _last
-    with _device:
+    with _device, _out_of_memory_is_a_fault():
         progress.restart_time_limit()
         key = (base, adapter.sha256 if adapter else None)
         if _last is None or _last[0] != key:
@@ -353,10 +356,35 @@ def device_policy(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
 def device_policy_to_train(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
     """The device and a policy of its own that may be changed, for the time of the block."""
     global _last
-    with _device:
+    with _device, _out_of_memory_is_a_fault():
         progress.restart_time_limit()
         _last = None
         yield load_policy(base, adapter)
+
+
+@contextmanager
+def _out_of_memory_is_a_fault() -> Iterator[None]:
+    """Another program may have had the memory: what is kept loaded is let go, and another try may find enough.
+
+    Raises:
+        InfrastructureFault: in the place of the device's own complaint, with the settings that say how much is needed.
+    """
+    global _last
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _last = None
+        mx.clear_cache()
+        raise InfrastructureFault(
+            f"the model ran out of memory ({one_line(error, 120) or 'no reason given'}); smaller rollout.batch_size "
+            "and train.micro_batch need less at a time"
+        ) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
 def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
@@ -373,6 +401,8 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
         model, config = load_model(path)
         tokenizer = load_tokenizer(path, eos_token_ids=end_token_ids(path, config))
     except Exception as error:
+        if _is_out_of_memory(error):
+            raise
         raise ModelError(f"model.base = {base!r}: cannot be loaded: {one_line(error, 200)}") from error
     quantised = frozenset(module.bits for _, module in model.named_modules() if hasattr(module, "bits"))
     model = _unpacked_on_cpu(model)

@@ -22,7 +22,8 @@ _GRACE_S = 20.0
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` items of a stage, with figures such as `tokens` or `pass_rate`.
+    """`done` of `total` items of a stage, with figures such as `tokens` or `passed`; so many as `found` says were
+    finished before.
 
     Stages that work in shards report each shard under its own `part`; a watcher adds them up.
     """

@@ -4,9 +4,9 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,11 +37,21 @@ class Project:
         return self.runs / f"{iteration:04d}"
 
     @contextmanager
-    def held(self, wait_s: float = 0.0) -> Iterator[None]:
+    def held(
+        self,
+        wait_s: float = 0.0,
+        flow_run: str | None = None,
+        on_wait: Callable[[str], None] = lambda _: None,
+    ) -> Iterator["Holder | None"]:
         """Hold the project: one iteration at a time. The lock is the kernel's, so a killed holder frees it at once.
 
         Args:
             wait_s: how long to wait for another holder.
+            flow_run: id of the flow run that holds it, for `Holder`.
+            on_wait: called several times a second while waiting, with who holds the project; what it raises ends that.
+
+        Yields:
+            The holder before, when it was killed without letting go.
 
         Raises:
             ProjectBusy: another process holds it; the message says which, and since when.
@@ -54,36 +64,57 @@ class Project:
         except OSError as error:
             raise StageFailed(f"cannot write {path}: {error.strerror}") from error
         try:
-            self._acquire(handle, time.monotonic() + wait_s)
-            _sign(handle, path)
-            yield
+            self._acquire(handle, time.monotonic() + wait_s, on_wait)
+            before = _signed(handle)
+            _sign(handle, path, Holder(os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"), flow_run))
+            try:
+                yield before
+            finally:
+                with suppress(OSError):
+                    os.ftruncate(handle, 0)
         finally:
             os.close(handle)
 
-    def _acquire(self, handle: int, deadline: float) -> None:
+    def _acquire(self, handle: int, deadline: float, on_wait: Callable[[str], None]) -> None:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
+                busy = f"{self.root} is in use by {_signed(handle) or 'another process'}"
                 if time.monotonic() >= deadline:
-                    raise ProjectBusy(f"{self.root} is in use by {_holder(handle)}") from None
-                time.sleep(0.2)
+                    raise ProjectBusy(busy) from None
+                on_wait(busy)
+                time.sleep(_LOOK_EVERY_S)
 
 
-def _sign(handle: int, path: Path) -> None:
-    """Write who holds the project, for those who are refused."""
-    holder = json.dumps({"pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")})
+_LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a project, as it stands in the lock file."""
+
+    pid: int
+    since: str
+    flow_run: str | None = None
+
+    def __str__(self) -> str:
+        return f"process {self.pid} since {self.since}"
+
+
+def _sign(handle: int, path: Path, holder: Holder) -> None:
+    """Write who holds the project, for those who are refused or come after."""
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, holder.encode(), 0)
+        os.pwrite(handle, json.dumps(asdict(holder)).encode(), 0)
     except OSError as error:
         raise StageFailed(f"cannot write {path}: {error.strerror}") from error
 
 
-def _holder(handle: int) -> str:
+def _signed(handle: int) -> Holder | None:
+    """Who wrote in the lock file last; None when nobody did, or nothing readable."""
     try:
-        known = json.loads(os.pread(handle, 1_000, 0))
-        return f"process {known['pid']} since {known['since']}"
-    except (ValueError, KeyError, TypeError, OSError):
-        return "another process"
+        return Holder(**json.loads(os.pread(handle, 1_000, 0)))
+    except (ValueError, TypeError, OSError):
+        return None

@@ -1,5 +1,7 @@
 """Judge answers in a sandbox and say what they are paid. Untrusted code runs nowhere else."""
 
+import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +21,12 @@ from rlm_core.verifiers.scorer import Scorer
 from rlm_core.verifiers.trivial import best_trivial_share
 
 _PATIENCE_WHEN_ALONE = 2.0
+_PAUSES_S = (1.0, 4.0)
+"""Before what the machinery lost is judged again, and again; half as long to half as long again, by lot."""
 _PER_SANDBOX = 16
 """Answers for which starting one more sandbox pays."""
+
+_log = logging.getLogger(__name__)
 
 
 def run(directory: Path, problems: FileRef, rollouts: FileRef, section: VerifySection) -> StageResult:
@@ -78,6 +84,7 @@ def judge_rollouts(
                 benches.put(bench)
 
         verdicts = _judge_all(judge_one, rollouts, workers, stage, part)
+        _judge_lost_ones_again(verdicts, rollouts, judge_one, stage)
     return _judge_late_ones_again(verdicts, rollouts, asked, section)
 
 
@@ -96,6 +103,27 @@ def _judge_all(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return verdicts
+
+
+def _judge_lost_ones_again(
+    verdicts: list[Verdict], rollouts: Sequence[Rollout], judge_one: Callable[[Rollout], Verdict], stage: str
+) -> None:
+    """Try again what the machinery lost, after a pause: one lost answer need not cost a shard or an exam.
+
+    Where it fails again at the first answer, the others would only take their time to fail, too.
+    """
+    for pause in _PAUSES_S:
+        lost = [number for number, verdict in enumerate(verdicts) if verdict.status == "infrastructure"]
+        if not lost:
+            return
+        reason = verdicts[lost[0]].reason
+        _log.warning("%s: %d answers that the machinery lost are judged again: %s", stage, len(lost), reason)
+        time.sleep(pause * random.uniform(0.5, 1.5))
+        for number in lost:
+            progress.report(stage, 0, 0)
+            verdicts[number] = judge_one(rollouts[number])
+            if verdicts[number].status == "infrastructure":
+                break
 
 
 def _judge_late_ones_again(

@@ -10,6 +10,7 @@ from typing import Any
 
 from prefect import Task, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.logging.loggers import task_run_logger
 from prefect.tasks import exponential_backoff
 
 from rlm_core.config import PrefectSection
@@ -87,6 +88,10 @@ def results_of(returned: Any, directory: str) -> StageResult:
     return StageResult.model_validate(returned).at(Path(directory))
 
 
-def _worth_another_try(_task: Any, _task_run: Any, state: Any) -> bool:
-    """Retry what the machinery got wrong, never what the input got wrong."""
-    return isinstance(state.result(raise_on_failure=False), InfrastructureFault)
+def _worth_another_try(task: Any, task_run: Any, state: Any) -> bool:
+    """Retry what the machinery got wrong, never what the input got wrong, and say so."""
+    error = state.result(raise_on_failure=False)
+    worth = isinstance(error, InfrastructureFault)
+    if worth:
+        task_run_logger(task_run, task).warning("%s is tried again: %s", task_run.name, error)
+    return worth

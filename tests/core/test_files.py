@@ -3,6 +3,8 @@
 import errno
 import hashlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from rlm_core.files import (
     digest,
     read_jsonl,
     read_record,
+    remove_partial_files,
+    sha256_if_written,
     sha256_of,
     write_atomic,
     write_json,
@@ -163,3 +167,33 @@ def test_the_sha256_of_a_file_is_that_of_its_bytes(tmp_path: Path, content: byte
     path = tmp_path / "a.bin"
     path.write_bytes(content)
     assert sha256_of(path) == hashlib.sha256(content).hexdigest()
+
+
+def test_a_large_file_is_read_again_only_when_it_was_written_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read = tmp_path / "a.bin", []
+    monkeypatch.setattr("rlm_core.files.sha256_of", lambda path: read.append(path) or sha256_of(path))
+    path.write_bytes(b"abc")
+    assert sha256_if_written(path) == sha256_if_written(path) == sha256_of(path)
+    assert len(read) == 1
+    before = path.stat()
+    path.write_bytes(b"abd")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert sha256_if_written(path) == sha256_of(path)
+    assert len(read) == 2
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = write_text(tmp_path / "runs" / "a.jsonl", "whole")
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from rlm_core.files import write_atomic\n"
+        "write_atomic(Path(sys.argv[1]), lambda temporary: os.kill(os.getpid(), 9))"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(kept)], check=False).returncode == -9
+    assert len(names_in(kept.parent)) == 2
+    remove_partial_files(tmp_path)
+    assert names_in(kept.parent) == ["a.jsonl"]
+    assert kept.read_text() == "whole"

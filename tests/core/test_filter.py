@@ -395,7 +395,7 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         project_seed=0,
         iteration=1,
     )
-    assert result.intact()
+    assert result.damage() is None
     assert result.figures == {"problems": 6, "rejections": 2}
     problems = list(read_jsonl(tmp_path / "run" / "problems.jsonl", Problem))
     assert [problem.prompt for problem in problems[:2]] == [GOOD.prompt, OTHER_PROMPT]

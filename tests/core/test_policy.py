@@ -12,8 +12,8 @@ from rlm_core.adapters import read_adapter
 from rlm_core.config import AdapterSection, RolloutSection
 from rlm_core.decoding import Request
 from rlm_core.draws import Sampling
-from rlm_core.errors import AdapterError, ModelError
-from rlm_core.policy import Policy, load_policy
+from rlm_core.errors import AdapterError, InfrastructureFault, ModelError
+from rlm_core.policy import Policy, device_policy, device_policy_to_train, load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
 from tests import tiny
@@ -192,3 +192,49 @@ def test_rollouts_keep_prompt_tokens_seed_and_group(policy: Policy) -> None:
     assert len({r.seed for r in rollouts}) == 6
     assert all(len(r.tokens) == len(r.logprobs) <= 8 for r in rollouts)
     assert policy.tokenizer.decode(list(rollouts[0].prompt_tokens)).startswith("<|start|>user\nWrite a Python function")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[malloc] Unable to allocate 8589934592 bytes."),
+        RuntimeError("[metal::malloc] Attempting to allocate 9 bytes which is greater than the maximum allowed buffer"),
+        RuntimeError("[METAL] Command buffer execution failed: Insufficient Memory (00000008)"),
+    ],
+    ids=["python", "cpu", "metal", "metal-command"],
+)
+def test_running_out_of_memory_is_worth_another_try_with_nothing_kept_loaded(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with device_policy(str(tiny_model), None) as kept:
+        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(Policy, "sample", fail)
+        with (
+            pytest.raises(InfrastructureFault, match=r"out of memory .*rollout\.batch_size and train\.micro_batch"),
+            device_policy(str(tiny_model), None) as policy,
+        ):
+            assert policy is kept
+            policy.sample([], Sampling(1.0, 1), 1)
+    with device_policy(str(tiny_model), None) as policy:
+        assert policy is not kept
+
+
+def test_a_model_that_does_not_fit_in_memory_is_not_called_broken(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("[malloc] Unable to allocate 8589934592 bytes.")
+
+    monkeypatch.setattr("rlm_core.policy.load_model", fail)
+    with pytest.raises(InfrastructureFault, match="out of memory"), device_policy_to_train(str(tiny_model), None):
+        pass
+
+
+def test_other_errors_at_the_device_stay_what_they_are(tiny_model: Path) -> None:
+    with pytest.raises(RuntimeError, match="a bug"), device_policy(str(tiny_model), None):
+        raise RuntimeError("a bug")

@@ -1,6 +1,7 @@
 """One iteration at a time: the project's lock is the kernel's, names its holder, and dies with it."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -106,6 +107,40 @@ def test_a_holder_that_wrote_nothing_readable_is_another_process(project: Projec
         (project.root / "lock").write_text("[")
         with pytest.raises(ProjectBusy, match="is in use by another process"), project.held():
             pass
+
+
+def test_who_waits_is_told_whom_for_and_may_give_up(project: Project) -> None:
+    heard: list[str] = []
+
+    def give_up(busy: str) -> None:
+        heard.append(busy)
+        raise KeyError
+
+    with holder(project) as process, pytest.raises(KeyError), project.held(wait_s=60, on_wait=give_up):
+        pass
+    assert heard[0].startswith(f"{project.root} is in use by process {process.pid} since ")
+
+
+def test_a_holder_that_was_killed_is_known_to_the_next_one_and_to_no_other(project: Project) -> None:
+    with holder(project) as process:
+        pass  # which kills it
+    with project.held() as before:
+        assert before is not None
+        assert before.pid == process.pid
+    with project.held() as before:
+        assert before is None
+
+
+def test_a_holder_that_failed_was_not_killed(project: Project) -> None:
+    with pytest.raises(KeyError), project.held(flow_run="id"):
+        raise KeyError
+    with project.held() as before:
+        assert before is None
+
+
+def test_the_flow_run_of_a_holder_is_written_down(project: Project) -> None:
+    with project.held(flow_run="some-id"):
+        assert json.loads((project.root / "lock").read_text())["flow_run"] == "some-id"
 
 
 def test_what_an_earlier_holder_wrote_is_gone(project: Project) -> None:

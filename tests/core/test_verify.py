@@ -161,9 +161,45 @@ def test_one_fault_does_not_stop_the_other_answers(monkeypatch: pytest.MonkeyPat
         return real(answer, problem, bench)
 
     monkeypatch.setattr(verify, "judge", broken_for_one)
+    monkeypatch.setattr(verify, "_PAUSES_S", (0.0, 0.0))
     rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, RIGHT])]
     judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
     assert [verdict.status for verdict in judged] == ["passed", "infrastructure", "passed"]
+
+
+def test_what_the_machinery_lost_is_judged_again_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, asked = verify.judge, []
+
+    def broken_at_first(answer: Answer, problem: Problem, bench: Bench) -> Any:
+        asked.append(answer.text)
+        if answer.text == THREE_OF_FOUR and asked.count(answer.text) < 3:
+            raise InfrastructureFault("the sandbox died")
+        return real(answer, problem, bench)
+
+    monkeypatch.setattr(verify, "judge", broken_at_first)
+    monkeypatch.setattr(verify, "_PAUSES_S", (0.0, 0.0))
+    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, ARGUMENT])]
+    judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
+    assert [verdict.status for verdict in judged] == ["passed", "failed", "failed"]
+    assert (asked.count(RIGHT), asked.count(THREE_OF_FOUR), asked.count(ARGUMENT)) == (1, 3, 1)
+    line = "verify: 1 answers that the machinery lost are judged again: the sandbox died"
+    assert [record.getMessage() for record in caplog.records] == [line, line]
+
+
+def test_a_broken_machinery_is_not_asked_for_each_lost_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def broken(answer: Answer, *_: object) -> None:
+        asked.append(answer.text)
+        raise InfrastructureFault("no more processes")
+
+    monkeypatch.setattr(verify, "judge", broken)
+    monkeypatch.setattr(verify, "_PAUSES_S", (0.0, 0.0))
+    judged = judge_rollouts([answer(RIGHT, index) for index in range(5)], {SQUARE.id: SQUARE}, VerifySection())
+    assert {verdict.status for verdict in judged} == {"infrastructure"}
+    assert len(asked) == 5 + 2
 
 
 def test_progress_tells_how_many_were_judged_and_passed() -> None:
@@ -184,7 +220,7 @@ def test_the_stage_writes_verdicts_beside_their_rollouts_and_sums_them_up(tmp_pa
         tmp_path / "rollouts" / "003.jsonl", [answer(text, i) for i, text in enumerate([RIGHT, THREE_OF_FOUR, "no"])]
     )
     result = verify.run(tmp_path, FileRef.of(problems), FileRef.of(rollouts), VerifySection(partial_credit=0.5))
-    assert result.intact()
+    assert result.damage() is None
     assert Path(result.files["verdicts"].path) == tmp_path / "verdicts" / "003.jsonl"
     written = list(read_jsonl(tmp_path / "verdicts" / "003.jsonl", Verdict))
     assert [verdict.reward for verdict in written] == [1.0, 0.25, 0.0]

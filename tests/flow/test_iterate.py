@@ -58,7 +58,7 @@ def stage_starts() -> tuple[list[str], Any]:
 
     def listen(report: Progress) -> None:
         key = f"{report.stage}:{report.part}"
-        if report.done and key not in seen:
+        if report.done and "found" not in report.figures and key not in seen:
             seen.append(key)
 
     return seen, progress.listening(listen)

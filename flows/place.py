@@ -1,0 +1,56 @@
+"""One iteration of a project at a time: the flow's place, and what the one before left in it when it was killed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from prefect import get_client, get_run_logger
+from prefect.exceptions import ObjectNotFound
+from prefect.runtime import flow_run
+from prefect.states import Crashed
+
+from rlm_core.config import Config
+from rlm_core.progress import report
+from rlm_core.project import Holder, Project
+
+
+@contextmanager
+def the_project_of(config: Config) -> Iterator[None]:
+    """Hold the project for the time of the block, after waiting for another holder as long as the config says.
+
+    Raises:
+        ProjectBusy: another process holds it still.
+        Interrupted: a stop was asked for while waiting.
+    """
+    told: list[str] = []
+
+    def on_wait(busy: str) -> None:
+        if busy not in told:
+            told.append(busy)
+            get_run_logger().warning("waiting: %s", busy)
+        report("waiting", 0, 0)
+
+    project = Project(Path(config.project).absolute())
+    with project.held(config.prefect.wait_for_project_s, flow_run.id, on_wait) as killed:
+        if killed is not None and killed.flow_run not in (None, flow_run.id):
+            _close_run_of(killed)
+        yield
+
+
+def _close_run_of(killed: Holder) -> None:
+    """Let Prefect know that the run of a process that was killed is over: by itself it takes it for running for ever.
+
+    Nothing depends on it, so that it cannot be told is no error.
+    """
+    log = get_run_logger()
+    try:
+        with get_client(sync_client=True) as client:
+            run = client.read_flow_run(UUID(killed.flow_run))
+            if run.state is not None and not run.state.is_final():
+                client.set_flow_run_state(run.id, Crashed(message=f"{killed} was killed"), force=True)
+                log.warning("the flow run %s ended unnoticed: %s was killed", run.name, killed)
+    except ObjectNotFound:  # it was another server's
+        return
+    except Exception as error:
+        log.info("Prefect could not be told that %s was killed: %s", killed, error)
