@@ -107,6 +107,8 @@ OTHER_VALUES: dict[str, Any] = {
     "evaluate.benchmark": "bank:train",
     "evaluate.holdout": "bank:train",
     "gate.rule": "strict",
+    "gate.approve": "ask",
+    "gate.unanswered": "accept",
     "prefect.verify_runner": "dask",
 }
 """For settings whose other value cannot be guessed. What only some methods use is tried with one that does."""
@@ -193,6 +195,9 @@ def result_names(config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 
         directory=f"p/runs/{number:04d}",
         base=base,
         incumbent=base,
+        learner=base,
+        waited=0,
+        tries=0,
         seed=config.seed,
         exam_seed=config.seed,
         corpus=None,
