@@ -19,9 +19,9 @@ def examinee_of(name: str, config: Config, say: Callable[[str], None] = lambda _
     """The policy that somebody calls by this name, and what files about it are called.
 
     Args:
-        name: `base`; `incumbent`, the adapter that the project accepted last, or the base model before that; the number
-            of an iteration, for the adapter that it made; the directory of an adapter; `reference` for the problems'
-            own solutions; `empty` for what they show of a program and nothing more.
+        name: `base`; `incumbent`, the adapter that the project accepted last, or what it begins with; the number of an
+            iteration, for the adapter that it made; the directory of an adapter; `reference` for the problems' own
+            solutions; `empty` for what they show of a program and nothing more.
         say: called with a line about each slow step, such as fetching the default model.
 
     Raises:
@@ -43,8 +43,7 @@ def _adapter_of(name: str, config: Config) -> tuple[AdapterRef | None, str]:
         return None, name
     project = Project(Path(config.project).absolute())
     if name == "incumbent":
-        with open_ledger(project.ledger, create=False) as ledger:
-            return ledger.incumbent(), name
+        return _incumbent(project, config), name
     if name.isdecimal():
         return _of_iteration(project, int(name)), f"iteration-{name}"
     if not Path(name).expanduser().is_dir():
@@ -53,6 +52,15 @@ def _adapter_of(name: str, config: Config) -> tuple[AdapterRef | None, str]:
             f"{', '.join(RECITED)}"
         )
     return read_adapter(name), "adapter"
+
+
+def _incumbent(project: Project, config: Config) -> AdapterRef | None:
+    """What the project's ledger says; of a project that was not begun, what it would begin with."""
+    if project.ledger.is_file():
+        with open_ledger(project.ledger) as ledger:
+            if ledger.base() is not None:
+                return ledger.incumbent()
+    return read_adapter(config.model.adapter) if config.model.adapter else None
 
 
 def _of_iteration(project: Project, number: int) -> AdapterRef:

@@ -80,11 +80,16 @@ def _called_first(row: Row, names: list[str]) -> str:
 def _tests(row: Row, names: list[str]) -> str:
     """The test module. Names are imported in each test, where pytest takes none of them for a test of its own."""
     lines = [f"from main import {', '.join(names)}", plain("test_setup_code", row.test_setup_code)]
-    module = ["\n".join(row.test_imports)]
+    module = ["\n".join([*row.test_imports, *_imports(row.code)])]
     for number, test in enumerate([*row.test_list, *row.challenge_test_list], 1):
         body = "\n".join(filter(None, [*lines, plain(f"test_list.{number - 1}", test)]))
         module.append(f"def test_{number}():\n{indent(body, '    ')}\n")
     return "\n\n".join(filter(None, module))
+
+
+def _imports(code: str) -> list[str]:
+    """What a solution imports: tests that were written to run beside it may use that."""
+    return [ast.unparse(node) for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def parsed(field: str, source: str) -> ast.Module:

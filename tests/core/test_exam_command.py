@@ -114,7 +114,7 @@ def decision(number: int, adapter: AdapterRef | None, accepted: bool) -> GateDec
     return GateDecision.model_validate(
         {
             "iteration": number,
-            "accepted": accepted,
+            "outcome": "accepted" if accepted else "rejected",
             "rule": "paired",
             "reason": "because",
             "benchmark": {
@@ -131,6 +131,7 @@ def decision(number: int, adapter: AdapterRef | None, accepted: bool) -> GateDec
             "holdout": None,
             "candidate": adapter,
             "incumbent": None,
+            "learner": None,
         }
     )
 
@@ -171,9 +172,18 @@ def test_policies_are_found_by_the_names_that_people_call_them(
         adapter("9")
 
 
-def test_a_project_without_iterations_has_no_incumbent(make_config: MakeConfig) -> None:
+def test_the_incumbent_of_a_project_that_was_not_begun_is_what_it_would_begin_with(
+    project: tuple[Config, list[AdapterRef]], tmp_path: Path
+) -> None:
+    _, (first, _) = project
+    other = project[0].model_copy(update={"project": str(tmp_path / "other")})
+    begins_with = other.model_copy(update={"model": other.model.model_copy(update={"adapter": first.path})})
+    for config, adapter in ((other, None), (begins_with, first)):
+        examinee = examinee_of("incumbent", config)[1]
+        assert isinstance(examinee, PolicyRef)
+        assert examinee.adapter == adapter
     with pytest.raises(LedgerError, match="no iteration was run"):
-        examinee_of("incumbent", load_config(make_config()))
+        examinee_of("1", other)
 
 
 def test_who_was_examined_is_in_the_report(project: tuple[Config, list[AdapterRef]], suite: str) -> None:

@@ -44,9 +44,9 @@ SANITIZED = {
     "source_file": "x",
     "task_id": 9,
     "prompt": "Write a function to find a root.",
-    "code": "import math\ndef root(n):\n  return math.sqrt(n)",
+    "code": "import math, operator\ndef root(n):\n  return math.sqrt(n)",
     "test_imports": ["import math"],
-    "test_list": ["assert math.isclose(root(2), 1.414, abs_tol=0.001)"],
+    "test_list": ["assert math.isclose(root(2), 1.414, abs_tol=0.001)", "assert root(4) == operator.neg(-2)"],
 }
 HUMAN_EVAL_PLUS = HUMAN_EVAL | {"contract": "", "base_input": [[[1, 2]]], "plus_input": [[[]], [[7] * 3]], "atol": 0}
 MBPP_PLUS = {
