@@ -17,6 +17,7 @@ from rlm_core.records import FileRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
+from rlm_core.twins import twin
 from rlm_core.verifiers import prepare
 from rlm_core.verifiers.cases import Value, judge_cases, run_cases
 from rlm_core.verifiers.trivial import best_trivial_share
@@ -82,6 +83,8 @@ class KnownProblems:
 
     groups: dict[str, list[Problem]] = field(default_factory=dict)
     _shingles: dict[str, list[tuple[str, frozenset[str]]]] = field(default_factory=dict)
+    _keys: dict[str, dict[str | tuple[str, str], str]] = field(default_factory=dict)
+    """For each group, entry points by what two equal problems have in common."""
 
     def __post_init__(self) -> None:
         for group, problems in self.groups.items():
@@ -92,6 +95,20 @@ class KnownProblems:
         """Remember one more problem."""
         self.groups.setdefault(group, []).append(problem)
         self._index(group, problem)
+
+    @property
+    def exams(self) -> list[str]:
+        """The groups that are suites."""
+        return [group for group in self.groups if group not in ("corpus", "bank", "batch")]
+
+    def repeated(self, problem: Problem, groups: Iterable[str]) -> tuple[str, str] | None:
+        """Group and entry point of a known problem with the same content, or the same prompt and entry point."""
+        same = (problem.id, (problem.prompt, problem.entry_point))
+        for group in groups:
+            for key in same:
+                if name := self._keys.get(group, {}).get(key):
+                    return group, name
+        return None
 
     def nearest(self, problem: Problem, groups: Iterable[str]) -> tuple[float, str, str]:
         """Largest Jaccard similarity of word 3-grams to a known problem, with its group and entry point."""
@@ -104,6 +121,8 @@ class KnownProblems:
 
     def _index(self, group: str, problem: Problem) -> None:
         self._shingles.setdefault(group, []).append((problem.entry_point, shingles(problem.prompt)))
+        for key in (problem.id, (problem.prompt, problem.entry_point)):
+            self._keys.setdefault(group, {}).setdefault(key, problem.entry_point)
 
 
 def shingles(prompt: str) -> frozenset[str]:
@@ -194,7 +213,7 @@ def refusal(problem: Problem, section: FilterSection, known: KnownProblems, sand
             return name, reason
     if repeated := repeats(problem, known, list(known.groups), section.max_similarity):
         return repeated
-    return _cannot_be_judged(problem, sandbox)
+    return _cannot_be_judged(problem, sandbox) or _asked_in_an_exam(problem, known, sandbox)
 
 
 def filter_proposals(
@@ -238,10 +257,8 @@ def repeats(
     problem: Problem, known: KnownProblems, groups: Sequence[str], max_similarity: float
 ) -> tuple[str, str] | None:
     """Rule and reason when a problem is the same as a known one, or nearly."""
-    for group in groups:
-        for other in known.groups[group]:
-            if other.id == problem.id or (other.prompt, other.entry_point) == (problem.prompt, problem.entry_point):
-                return "duplicate", f"the same as {other.entry_point} of the {group}"
+    if found := known.repeated(problem, groups):
+        return "duplicate", "the same as {1} of the {0}".format(*found)
     similarity, group, name = known.nearest(problem, groups)
     if similarity > max_similarity:
         return "similar", f"similarity {similarity:.2f} to {name} of the {group}, at most {max_similarity:g} allowed"
@@ -259,6 +276,18 @@ def _cannot_be_judged(problem: Problem, sandbox: Sandbox) -> tuple[str, str] | N
         return "infrastructure", str(fault)
     if problem.reference is not None and judgement.status != "passed":
         return "reference", f"its own solution fails: {judgement.reason}"
+    return None
+
+
+def _asked_in_an_exam(problem: Problem, known: KnownProblems, sandbox: Sandbox) -> tuple[str, str] | None:
+    """Refuse what a suite asks for in other words."""
+    for group in known.exams:
+        try:
+            other = twin(problem, known.groups[group], sandbox)
+        except InfrastructureFault as fault:
+            return "infrastructure", str(fault)
+        if other is not None:
+            return "twin", f"its own solution passes every case of {other.entry_point} of the {group}"
     return None
 
 

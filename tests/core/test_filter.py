@@ -262,7 +262,7 @@ def test_a_rewording_of_a_known_problem_is_too_similar(sandbox: Sandbox, group: 
     # 14 words are 12 triples; another last word changes one of them: 11 shared of 13
     words = "one two three four five six seven eight nine ten eleven twelve thirteen"
     near = known(**{group: [*bank(1), good(prompt=f"{words} last", entry_point="near")]})
-    proposal = good(prompt=f"{words} end")
+    proposal = good(prompt=f"{words} end", reference=None)
     assert refusal(proposal, SECTION, near, sandbox) == (
         "similar",
         f"similarity 0.85 to near of the {group}, at most 0.8 allowed",

@@ -332,7 +332,6 @@ _ARITHMETIC = (
         ("{k} more than {x}",),
         ("adds {k} to {x}",),
         constants=(1, 2, 3, 5, 10, 100),
-        argument=Argument("k", "int", "small"),
         trailing=True,
     ),
     Step(
@@ -343,7 +342,6 @@ _ARITHMETIC = (
         ("{k} less than {x}",),
         ("subtracts {k} from {x}",),
         constants=(1, 2, 3, 5, 10),
-        argument=Argument("k", "int", "small"),
         trailing=True,
     ),
     Step(
@@ -354,7 +352,6 @@ _ARITHMETIC = (
         ("{k} times {x}",),
         ("multiplies {x} by {k}",),
         constants=(2, 3, 4, 5, 10),
-        argument=Argument("k", "int", "small"),
     ),
     Step("square", "int", "int", "{x} ** 2", ("the square of {x}",), ("squares {x}",)),
     Step("cube", "int", "int", "{x} ** 3", ("the cube of {x}",), ("cubes {x}",)),
