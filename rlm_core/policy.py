@@ -26,10 +26,11 @@ from rlm_core.config import AdapterSection
 from rlm_core.decoding import Completion, Decoder, FinishReason, Request
 from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, InfrastructureFault, ModelError, one_line
-from rlm_core.files import sha256_of, write_atomic
+from rlm_core.files import sha256_of
 from rlm_core.head import chosen_logprobs
 from rlm_core.records import AdapterRef
 from rlm_core.swiglu import use_fast_swiglu
+from rlm_core.tensors import write_tensors
 
 _device = threading.RLock()
 """One user of the device at a time: generation, scoring and training are not overlapped on one machine."""
@@ -267,9 +268,7 @@ class Policy:
         """Write the adapter in mlx-lm's format; `origin` (source adapter, run, iteration …) goes into its config."""
         assert self.shape is not None, "a policy without an adapter has nothing to save"
         weights = self.trainable()
-        path = write_atomic(
-            directory / adapters.WEIGHTS, lambda file: mx.save_safetensors(str(file), weights, {"format": "mlx"})
-        )
+        path = write_tensors(directory / adapters.WEIGHTS, weights, {"format": "mlx"})
         layers = self.shape.layers or len(self.model.layers)
         adapters.write_adapter_config(directory, self.base, self.shape, layers, origin)
         return AdapterRef(path=str(directory), sha256=sha256_of(path))

@@ -16,10 +16,11 @@ from rlm_core import progress, rescoring
 from rlm_core.batches import Batch, Experience, MicroBatch, Rehearsed
 from rlm_core.config import TrainSection
 from rlm_core.errors import AdapterError, StageFailed
-from rlm_core.files import write_atomic, write_jsonl
+from rlm_core.files import write_jsonl
 from rlm_core.losses import Divisors, Scored, importance_weights, k3_divergence
 from rlm_core.policy import Policy
 from rlm_core.records import Record, Share
+from rlm_core.tensors import write_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -207,9 +208,7 @@ class Trainer:
         arrays = {f"weights.{name}": value for name, value in self.policy.trainable().items()}
         arrays |= {f"optimizer.{name}": value for name, value in _flat(self.optimizer.state).items()}
         information = {"identity": self.identity, "metrics": "\n".join(step.model_dump_json() for step in metrics)}
-        write_atomic(
-            self.directory / CHECKPOINT, lambda file: mx.save_safetensors(str(file), arrays, metadata=information)
-        )
+        write_tensors(self.directory / CHECKPOINT, arrays, information)
 
     def _resume(self) -> list[StepMetrics]:
         """Take weights and optimizer from the checkpoint, if there is one of this very training; its metrics."""
@@ -231,8 +230,7 @@ class Trainer:
 
     def write_optimizer(self, path: Path) -> None:
         """Write the optimizer's state, for the iteration that trains on from this candidate."""
-        state = _flat(self.optimizer.state)
-        write_atomic(path, lambda file: mx.save_safetensors(str(file), state))
+        write_tensors(path, _flat(self.optimizer.state))
 
     def read_optimizer(self, path: Path) -> None:
         """Go on with an earlier optimizer's state; an adapter from elsewhere has none and starts afresh.

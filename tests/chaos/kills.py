@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 from prefect.settings import get_current_settings
 
+from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
 
 ROOT = Path(__file__).parents[2]
@@ -115,11 +117,33 @@ def processes_with(variable: str) -> list[str]:
     return found
 
 
-def assert_survived(config: Path, killed: Run, resumed: Run, expected: dict[str, Any], moment: str) -> None:
-    """The iteration that was killed at this moment and started again ended like the one that was not disturbed."""
+def assert_survives(config: Path, moment: str, expected: dict[str, Any]) -> str:
+    """Run an iteration that is killed at this moment, start it again, and see that it ends like one that was not.
+
+    Returns:
+        What happened, in a few words.
+    """
+    project = Project(config.with_name("project"))
+    shutil.rmtree(project.root, ignore_errors=True)
+    killed = run_iteration(config, moment)
+    if killed.code == 0:  # the machine was quicker this time
+        return "it had ended before"
     assert killed.code == -9, (moment, killed.code, killed.errors)
+    if _decided(project):
+        assert outcome(project) == expected, moment
+        return "killed after the decision"
+    resumed = run_iteration(config)
     assert resumed.code == 0, (moment, resumed.errors)
-    assert outcome(Project(config.with_name("project"))) == expected, moment
+    assert outcome(project) == expected, moment
     again = sorted(killed.finished & resumed.finished)
     assert len(again) <= 1, (moment, again)
     assert left_over(config) == [], moment
+    return f"survived, did {len(killed.finished)} and then {len(resumed.finished)} pieces of work, {len(again)} twice"
+
+
+def _decided(project: Project) -> bool:
+    """Whether the iteration was committed: then the next run is the next iteration."""
+    if not project.ledger.exists():
+        return False
+    with open_ledger(project.ledger) as ledger:
+        return ledger.next_iteration() == 2

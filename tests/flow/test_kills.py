@@ -1,17 +1,15 @@
 """kill -9 at a few moments of an iteration; `make chaos` has many more."""
 
-import shutil
-
 import pytest
 
 from rlm_core.project import Project
-from tests.chaos.kills import assert_survived, left_over, outcome, run_iteration
+from tests.chaos.kills import assert_survives, left_over, outcome, run_iteration
 from tests.conftest import MakeConfig
 
 
 @pytest.mark.timeout(600)
 def test_killed_iterations_end_like_one_that_was_not_disturbed(make_config: MakeConfig) -> None:
-    """In the middle of it by the clock, within a write early and late, and while it is training."""
+    """In the middle of it by the clock, within a write early and later, and while it is training."""
     config = make_config()
     project = Project(config.with_name("project"))
     straight = run_iteration(config)
@@ -21,10 +19,8 @@ def test_killed_iterations_end_like_one_that_was_not_disturbed(make_config: Make
     moments = [
         f"time:{ended['seconds'] / 2:.3f}",
         f"write:{ended['writes'] // 3}",
-        f"write:{ended['writes'] - 2}",
+        f"write:{ended['writes'] * 2 // 3}",
         "report:train",
     ]
     for moment in moments:
-        shutil.rmtree(project.root)
-        killed = run_iteration(config, moment)
-        assert_survived(config, killed, run_iteration(config), expected, moment)
+        assert assert_survives(config, moment, expected).startswith("survived"), moment

@@ -1,0 +1,288 @@
+"""Iterations under injected faults: each ends well by itself, or with one clear error and well when started again."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import get_client
+from prefect.filesystems import LocalFileSystem
+from prefect.server.api.server import SubprocessASGIServer
+from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
+from prefect.states import Running
+
+import rlm_core.files
+from flows.iterate import iterate
+from rlm_core import progress
+from rlm_core.errors import LedgerError, RlmError, StageFailed
+from rlm_core.ledger import open_ledger
+from rlm_core.policy import Policy
+from rlm_core.progress import Progress
+from rlm_core.project import Project
+from tests.chaos.kills import outcome
+from tests.conftest import MakeConfig
+from tests.core.test_project import holder
+
+MAY_MOUNT = os.geteuid() == 0 and shutil.which("mount") is not None
+
+
+def project_of(config: Path) -> Project:
+    return Project(config.with_name("project"))
+
+
+def undisturbed(config: Path) -> dict[str, Any]:
+    """The outcome of an iteration to which nothing happens; the project is gone afterwards."""
+    iterate(str(config))
+    project = project_of(config)
+    result = outcome(project)
+    shutil.rmtree(project.root)
+    return result
+
+
+def when(stage: str, act: Callable[[], None]) -> Callable[[Progress], None]:
+    """A listener that acts once, when a stage has done something."""
+    done: list[bool] = []
+
+    def listen(report: Progress) -> None:
+        if report.stage == stage and report.done and not done:
+            done.append(True)
+            act()
+
+    return listen
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+# ------------------------------------------------------------------------------------------------------------- the disk
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Callable[[str], None]]:
+    """A file system of its own; the function that is given mounts it anew with other options."""
+    directory.mkdir()
+
+    def mount(options: str) -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)], check=True)
+
+    mount("size=16k")
+    try:
+        yield lambda options: mount(f"remount,{options}")
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+@pytest.mark.skipif(not MAY_MOUNT, reason="mounting a small file system needs root")
+@pytest.mark.timeout(600)
+def test_a_disk_that_is_full_again_and_again_costs_no_more_than_tries(make_config: MakeConfig) -> None:
+    config = make_config()
+    expected = undisturbed(config)
+    project = project_of(config)
+    failures: list[str] = []
+    with small_disk(project.root) as remount:
+        for size in (16, 40, 80, 140, 200, 260, 320, 2_000):
+            remount(f"size={size}k")
+            try:
+                iterate(str(config))
+                break
+            except RlmError as error:
+                failures.append(str(error))
+        assert outcome(project) == expected
+        assert not [path for path in project.root.rglob("*") if path.name.startswith(".")]
+    assert len(failures) >= 3
+    for line in failures:
+        assert "\n" not in line
+        assert (
+            "No space left" in line or "is full" in line or "is the disk full" in line or "Unable to write" in line
+        ), line
+
+
+@pytest.mark.skipif(not MAY_MOUNT, reason="mounting a file system read-only needs root")
+def test_a_project_that_cannot_be_written_is_one_clear_error(make_config: MakeConfig) -> None:
+    config = make_config()
+    with small_disk(project_of(config).root) as remount:
+        remount("ro")
+        with pytest.raises(StageFailed, match=r"cannot write .*/project/lock: Read-only file system"):
+            iterate(str(config))
+
+
+@pytest.mark.timeout(600)
+def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At one file of each kind, and at a result that Prefect stores."""
+    config = make_config()
+    expected = undisturbed(config)
+    make_temporary = rlm_core.files.tempfile.mkstemp
+    write_path = LocalFileSystem.write_path
+    left = ["mutants", "001", "checkpoint", "optimizer", "adapters", "decision", "result"]
+
+    def fail_once(name: str) -> None:
+        if name in left:
+            left.remove(name)
+            raise OSError(28, os.strerror(28))
+
+    def mkstemp(*, prefix: str, **options: Any) -> Any:
+        fail_once(prefix.removeprefix(".partial-").removesuffix("-"))
+        return make_temporary(prefix=prefix, **options)
+
+    def store(self: LocalFileSystem, path: str, content: bytes) -> Any:
+        if "rollout-" in path:
+            fail_once("result")
+        return write_path.aio(self, path, content) if hasattr(write_path, "aio") else write_path(self, path, content)
+
+    monkeypatch.setattr(rlm_core.files.tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(LocalFileSystem, "write_path", store)
+    for _ in range(len(left) + 1):
+        try:
+            iterate(str(config))
+            break
+        except StageFailed as error:
+            assert "No space left" in str(error)
+    assert left == []
+    assert outcome(project_of(config)) == expected
+
+
+# ----------------------------------------------------------------------------------------------- Prefect and its server
+
+
+def test_a_server_that_hangs_for_a_while_is_waited_for(make_config: MakeConfig) -> None:
+    config = make_config()
+    expected = undisturbed(config)
+    server = SubprocessASGIServer().server_process
+    assert server is not None
+    waking = threading.Timer(6, server.send_signal, (signal.SIGCONT,))
+
+    def hang() -> None:
+        server.send_signal(signal.SIGSTOP)
+        waking.start()
+
+    with progress.listening(when("generate", hang)):
+        iterate(str(config))
+    waking.join()
+    assert outcome(project_of(config)) == expected
+
+
+def test_a_locked_database_of_prefect_is_waited_for(make_config: MakeConfig) -> None:
+    config = make_config()
+    expected = undisturbed(config)
+    database = str(PREFECT_SERVER_DATABASE_CONNECTION_URL.value()).partition(":///")[2]
+    locked, released = threading.Event(), threading.Event()
+
+    def lock() -> None:
+        connection = sqlite3.connect(database, timeout=60, isolation_level=None)
+        connection.execute("BEGIN EXCLUSIVE")
+        locked.set()
+        released.wait(12)
+        connection.execute("ROLLBACK")
+        connection.close()
+
+    locking = threading.Thread(target=lock)
+
+    def begin() -> None:
+        locking.start()
+        locked.wait(60)
+
+    with progress.listening(when("generate", begin)):
+        iterate(str(config))
+    released.set()
+    locking.join()
+    assert outcome(project_of(config)) == expected
+
+
+def test_a_run_whose_process_was_killed_is_closed_by_the_next_one(make_config: MakeConfig) -> None:
+    config = make_config()
+    with get_client(sync_client=True) as client:
+        left_behind = client.create_flow_run(iterate, state=Running())
+        lock = project_of(config).root / "lock"
+        lock.parent.mkdir()
+        lock.write_text(f'{{"pid": 1, "since": "then", "flow_run": "{left_behind.id}"}}')
+        iterate(str(config))
+        state = client.read_flow_run(left_behind.id).state
+    assert state is not None
+    assert (state.name, state.message) == ("Crashed", "process 1 since then was killed")
+    assert lock.read_text() == ""
+
+
+# ------------------------------------------------------------------------------------------------ the rest of the world
+
+
+def test_a_second_iteration_waits_for_the_first_as_long_as_it_is_told_to(
+    make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config(prefect={"retry_delay_s": 0.0, "wait_for_project_s": 60.0})
+    with holder(project_of(config)) as process:
+        killer = threading.Timer(1, process.kill)
+        killer.start()
+        iterate(str(config))
+        killer.join()
+    [told] = [line for line in warnings(caplog) if line.startswith("waiting: ")]
+    assert f"is in use by process {process.pid} since " in told
+
+
+def test_a_model_that_ran_out_of_memory_tries_again_and_says_so(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config()
+    expected = undisturbed(config)
+    sample, failures = Policy.sample, []
+
+    def starved(self: Policy, requests: Any, *rest: Any) -> Any:
+        if len(requests) == 12 and len(failures) < 2:
+            failures.append(1)
+            raise RuntimeError("[malloc] Unable to allocate 8589934592 bytes.")
+        return sample(self, requests, *rest)
+
+    monkeypatch.setattr(Policy, "sample", starved)
+    iterate(str(config))
+    told = [line for line in warnings(caplog) if "is tried again" in line]
+    assert len(told) == 2
+    assert all(line.startswith("rollout-00") and "Unable to allocate" in line for line in told)
+    assert outcome(project_of(config)) == expected
+
+
+def test_a_damaged_ledger_stops_the_iteration_before_any_work(make_config: MakeConfig) -> None:
+    config = make_config()
+    iterate(str(config))
+    ledger = project_of(config).ledger
+    ledger.write_bytes(b"no ledger" * 1_000)
+    seen: list[str] = []
+    with (
+        progress.listening(lambda report: seen.append(report.stage)),
+        pytest.raises(LedgerError, match="rlm doctor --rebuild-ledger"),
+    ):
+        iterate(str(config))
+    assert seen == []
+    command = [sys.executable, "-m", "rlm_cli.main", "doctor", "--rebuild-ledger", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert "it has iterations 1" in done.stdout
+    with open_ledger(ledger, create=False) as healed:
+        assert healed.next_iteration() == 2
+    assert iterate(str(config))["decision"]["iteration"] == 2
+
+
+def test_nothing_is_measured_with_a_clock_that_may_jump(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config()
+    real, calls = time.time, []
+
+    def jumping() -> float:
+        calls.append(1)
+        return real() + (86_400 if len(calls) % 2 else -86_400)
+
+    monkeypatch.setattr(time, "time", jumping)
+    summary = iterate(str(config))["summary"]
+    assert 0 < summary["duration_s"] < 600
+    assert 0 <= summary["train_s"] < 600
+    assert summary["infrastructure_faults"] == 0
