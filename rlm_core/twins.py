@@ -31,8 +31,8 @@ def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Probl
     if not inputs:
         return None
     results = iter(run_cases(sandbox, problem.reference, problem.entry_point, inputs))
-    passed = [all([_passes(next(results), case, other) for case in other.cases]) for other in alike]
-    return next((other for other, every in zip(alike, passed, strict=True) if every), None)
+    passed = [[_passes(next(results), case, other) for case in other.cases] for other in alike]
+    return next((other for other, cases in zip(alike, passed, strict=True) if all(cases)), None)
 
 
 def _passes(result: Value | Raised | Unusable, case: Case, problem: Problem) -> bool:
