@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/quick.yaml
+ARM ?= seed-1
 # OpenBLAS threads and parallel tests fight over the cores: tests run in one process and leave the cores to OpenBLAS.
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow chaos test-all bench-verify bench-rollout bench-train gate-sim check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +62,10 @@ bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx
 
 gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in simulated loops
 	$(BIN)/python bench/gate_simulation.py
+
+learn: setup ## eight iterations with the default model, and what they taught; ARM=seed-1, seed-2 or control
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python bench/learn.py $(ARM)
 
 check: setup ## style, types
 	$(BIN)/ruff check .
