@@ -37,7 +37,7 @@ class Stages:
     def generate(self) -> Result:
         return self._task(generate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
-            incumbent=self._it.learner,
+            learner=self._it.learner,
             section=self._config.generate,
             verify=self._config.verify,
             seed=self._it.stage_seed("generate"),
@@ -46,7 +46,7 @@ class Stages:
     def mutate(self, proposals: Result) -> Result:
         return self._task(mutate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
-            incumbent=self._it.learner,
+            learner=self._it.learner,
             proposals=proposals,
             generate=self._config.generate,
             section=self._config.mutate,
@@ -82,7 +82,7 @@ class Stages:
     def _rollout(self, problems: Result, shard: int) -> PrefectFuture[Result]:
         return self._task(rollout, f"rollout-{shard:03d}").submit(
             **self._common(self._config.prefect.rollout_timeout_s),
-            incumbent=self._it.learner,
+            learner=self._it.learner,
             problems=problems,
             shard=shard,
             section=self._config.rollout,
@@ -101,7 +101,7 @@ class Stages:
     def train(self, rollouts: list[Result], verdicts: list[Result]) -> Result:
         return self._task(train)(
             **self._common(self._config.prefect.train_timeout_s),
-            incumbent=self._it.learner,
+            learner=self._it.learner,
             rollouts=rollouts,
             verdicts=verdicts,
             section=self._config.train,

@@ -74,23 +74,23 @@ def write_adapter_config(
     write_json(directory / CONFIG, config)
 
 
-def check_trainable(base: str, incumbent: AdapterRef | None, wanted: AdapterSection) -> None:
+def check_trainable(base: str, learner: AdapterRef | None, wanted: AdapterSection) -> None:
     """Refuse what cannot be trained as the config asks, before any work is done.
 
     Raises:
-        AdapterError: the base's weights do not allow this kind, or the incumbent is of another kind or shape.
+        AdapterError: the base's weights do not allow this kind, or the learner is of another kind or shape.
     """
     path = base_path(base)
     check_quantised(base, quantisation_bits(path), wanted.kind)
-    if incumbent is None:
+    if learner is None:
         return
     total = number_of_layers(path)
-    found, wanted = read_shape(incumbent, total), settled(wanted, total)
+    found, wanted = read_shape(learner, total), settled(wanted, total)
     if total is None:  # a model that does not say how many layers it has: then 0 and a number may be the same
         found = found.model_copy(update={"layers": wanted.layers})
     if _comparable(found) != _comparable(wanted):
         raise AdapterError(
-            f"{incumbent.path} is {_described(found)}; train.adapter asks for {_described(wanted)}; "
+            f"{learner.path} is {_described(found)}; train.adapter asks for {_described(wanted)}; "
             "set train.adapter to the former or start a new project"
         )
 

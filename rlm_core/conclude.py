@@ -9,6 +9,7 @@ import numpy as np
 
 from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
+from rlm_core.errors import StageFailed
 from rlm_core.exam_answers import answers_behind
 from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
 from rlm_core.gate import Lineage, decide, nothing_learnt
@@ -38,6 +39,9 @@ class Exams:
         }
 
     def of(self, who: str, suite: str) -> ExamReport:
+        """Raises StageFailed when there is none."""
+        if (who, suite) not in self._reports:
+            raise StageFailed(f"gate: the {who}'s exam on {suite} is missing; nothing is decided")
         return self._reports[who, suite]
 
     def pair(self, suite: str) -> ExamPair:

@@ -42,9 +42,7 @@ _SUBJECTS = {
 }
 
 
-def run(
-    directory: Path, incumbent: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int
-) -> StageResult:
+def run(directory: Path, learner: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int) -> StageResult:
     """The generate stage: proposals, into `directory/proposals.jsonl`, and a check that the bank can be read.
 
     Args:
@@ -55,7 +53,7 @@ def run(
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.from_model:
-        with device_policy(incumbent.base, incumbent.adapter) as policy:
+        with device_policy(learner.base, learner.adapter) as policy:
             problems, rejections = propose(policy, section, bank, seed)
     if section.from_procedural:
         with open_sandbox(verify.sandbox, verify.limits, container=verify.container) as sandbox:

@@ -17,7 +17,7 @@ from rlm_core.sources.bank import bank_order
 
 def run(
     directory: Path,
-    incumbent: PolicyRef,
+    learner: PolicyRef,
     proposals: FileRef,
     bank: str,
     wanted: int,
@@ -31,7 +31,7 @@ def run(
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.parents and section.per_problem:
-        with device_policy(incumbent.base, incumbent.adapter) as policy:
+        with device_policy(learner.base, learner.adapter) as policy:
             problems, rejections = mutate(policy, parents, section, derive_seed(project_seed, iteration, "mutate"))
     return written(directory, "mutants", problems, rejections)
 

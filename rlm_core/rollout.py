@@ -17,12 +17,12 @@ from rlm_core.seeds import derive_seed
 
 
 def run(
-    directory: Path, incumbent: PolicyRef, problems: FileRef, shard: int, section: RolloutSection, seed: int
+    directory: Path, learner: PolicyRef, problems: FileRef, shard: int, section: RolloutSection, seed: int
 ) -> StageResult:
     """The rollout stage for one shard: sample answers to its problems into `directory/rollouts/`."""
     every = list(read_jsonl(Path(problems.path), Problem))
     mine = every[shard * section.shard_problems : (shard + 1) * section.shard_problems]
-    with device_policy(incumbent.base, incumbent.adapter) as policy:
+    with device_policy(learner.base, learner.adapter) as policy:
         started = time.monotonic()
         rollouts = sample_rollouts(policy, mine, section, seed, part=f"{shard:03d}")
         seconds = time.monotonic() - started

@@ -42,7 +42,7 @@ class Summary(Record):
 
     iteration: int
     policy: str
-    """The policy that answered: `base` or the SHA-256 of the incumbent adapter."""
+    """The learner, which answered: `base` or the SHA-256 of its adapter."""
     problems_by_source: dict[str, int]
     rejections_by_rule: dict[str, int]
     rollouts: int

@@ -1,4 +1,4 @@
-"""Train a candidate from the incumbent on an iteration's judged rollouts."""
+"""Train a candidate from the learner on an iteration's judged rollouts."""
 
 import time
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class TrainReport(Record):
 
 def run(
     directory: Path,
-    incumbent: PolicyRef,
+    learner: PolicyRef,
     rollouts: Sequence[FileRef],
     verdicts: Sequence[FileRef],
     section: TrainSection,
@@ -59,15 +59,15 @@ def run(
     judged = [verdict for file in verdicts for verdict in read_jsonl(Path(file.path), Verdict)]
     require_few_faults(judged, max_failed_share)
     report = train(
-        incumbent.base,
-        incumbent.adapter,
+        learner.base,
+        learner.adapter,
         [rollout for file in rollouts for rollout in read_jsonl(Path(file.path), Rollout)],
         judged,
         section,
         sampled,
         seed,
         directory,
-        {"run": str(directory), "iteration": iteration, "source_adapter": incumbent.adapter and incumbent.adapter.path},
+        {"run": str(directory), "iteration": iteration, "source_adapter": learner.adapter and learner.adapter.path},
         list(read_jsonl(Path(corpus.path), CorpusAnswer)) if corpus else [],
     )
     files = {"report": FileRef.of(write_record(directory / "train.json", report))}
@@ -82,7 +82,7 @@ def run(
 
 def train(
     base: str,
-    incumbent: AdapterRef | None,
+    learner: AdapterRef | None,
     rollouts: Sequence[Rollout],
     verdicts: Sequence[Verdict],
     section: TrainSection,
@@ -98,18 +98,18 @@ def train(
     and ends with the same weights.
 
     Args:
-        incumbent: the adapter to start from; None starts a fresh one.
+        learner: the adapter to start from; None starts a fresh one.
         verdicts: those of an infrastructure fault are left out of their groups.
         sampled: how the rollouts were sampled.
         origin: written into the adapter's config (source adapter, run, iteration …).
         corpus: what may be rehearsed; written to `directory/rehearsal.jsonl` is what was chosen.
 
     Raises:
-        AdapterError: this base cannot be trained as `section.adapter` asks, or the incumbent is of another shape.
+        AdapterError: this base cannot be trained as `section.adapter` asks, or the learner is of another shape.
         StageFailed: loss or gradient were not finite several times in a row.
     """
     started = time.monotonic()
-    check_trainable(base, incumbent, section.adapter)
+    check_trainable(base, learner, section.adapter)
     method = section.settled_method()
     shuffled_by = derive_seed(seed, "shuffled rewards") if section.shuffle_rewards else None
     experience = experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens, shuffled_by)
@@ -117,9 +117,9 @@ def train(
     metrics: list[StepMetrics] = []
     chosen = _choose(corpus, experience, section, seed, directory)
     if experience.useful:
-        with device_policy_to_train(base, incumbent) as policy:
+        with device_policy_to_train(base, learner) as policy:
             old = [rehearsed(policy, answer, sampled.prompt_suffix) for answer in chosen]
-            candidate, metrics = _train_on(policy, incumbent, experience, old, section, seed, directory, origin)
+            candidate, metrics = _train_on(policy, learner, experience, old, section, seed, directory, origin)
     return TrainReport(
         candidate=candidate,
         steps=len(metrics),
@@ -151,7 +151,7 @@ def _choose(
 
 def _train_on(
     policy: Policy,
-    incumbent: AdapterRef | None,
+    learner: AdapterRef | None,
     experience: Experience,
     old: Sequence[Rehearsed],
     section: TrainSection,
@@ -167,8 +167,8 @@ def _train_on(
     if policy.shape is None:
         policy.add_adapter(section.adapter, derive_seed(seed, "lora"))
     trainer = Trainer(policy, section, experience, directory, identity)
-    if incumbent is not None:
-        trainer.read_optimizer(Path(incumbent.path, OPTIMIZER_STATE))
+    if learner is not None:
+        trainer.read_optimizer(Path(learner.path, OPTIMIZER_STATE))
     metrics = trainer.run(with_rehearsed(minibatches(experience.useful, section, seed), old))
     adapter = directory / "adapter"
     trainer.write_optimizer(adapter / OPTIMIZER_STATE)

@@ -15,6 +15,6 @@ from tasks.stage import stage_task
     ignores=["generate.problems"],
 )
 def generate(
-    directory: str, incumbent: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int
+    directory: str, learner: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int
 ) -> StageResult:
-    return core.run(Path(directory), incumbent, section, verify, seed)
+    return core.run(Path(directory), learner, section, verify, seed)

@@ -11,7 +11,7 @@ from tasks.stage import results_of, stage_task
 @stage_task(version=1, description="The model varies problems.", reads=["mutate", "generate.bank", "generate.problems"])
 def mutate(
     directory: str,
-    incumbent: PolicyRef,
+    learner: PolicyRef,
     proposals: dict,
     generate: GenerateSection,
     section: MutateSection,
@@ -20,5 +20,5 @@ def mutate(
 ) -> StageResult:
     offered = results_of(proposals, directory).files["problems"]
     return core.run(
-        Path(directory), incumbent, offered, generate.bank, generate.problems, section, project_seed, iteration
+        Path(directory), learner, offered, generate.bank, generate.problems, section, project_seed, iteration
     )

@@ -10,7 +10,7 @@ from tasks.stage import results_of, stage_task
 
 @stage_task(version=1, description="The policy answers one shard of problems, G times each.", reads=["rollout"])
 def rollout(
-    directory: str, incumbent: PolicyRef, problems: dict, shard: int, section: RolloutSection, seed: int
+    directory: str, learner: PolicyRef, problems: dict, shard: int, section: RolloutSection, seed: int
 ) -> StageResult:
     asked = results_of(problems, directory).files["problems"]
-    return core.run(Path(directory), incumbent, asked, shard, section, seed)
+    return core.run(Path(directory), learner, asked, shard, section, seed)

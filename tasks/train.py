@@ -10,13 +10,13 @@ from tasks.stage import results_of, stage_task
 
 @stage_task(
     version=3,
-    description="A candidate is trained from the incumbent.",
+    description="A candidate is trained from the learner.",
     reads=["train", "rollout.temperature", "rollout.max_tokens", "rollout.prompt_suffix"],
     ignores=["train.rehearsal.corpus_size"],
 )
 def train(
     directory: str,
-    incumbent: PolicyRef,
+    learner: PolicyRef,
     rollouts: list[dict],
     verdicts: list[dict],
     section: TrainSection,
@@ -28,7 +28,7 @@ def train(
 ) -> StageResult:
     return core.run(
         Path(directory),
-        incumbent,
+        learner,
         [results_of(shard, directory).files["rollouts"] for shard in rollouts],
         [results_of(shard, directory).files["verdicts"] for shard in verdicts],
         section,

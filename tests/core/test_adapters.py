@@ -196,9 +196,9 @@ def train_section(kind: str, **changes: Any) -> TrainSection:
 
 
 def train_here(
-    judged: Judged, model: Path, directory: Path, section: TrainSection, incumbent: AdapterRef | None = None
+    judged: Judged, model: Path, directory: Path, section: TrainSection, learner: AdapterRef | None = None
 ) -> TrainReport:
-    return train(str(model), incumbent, judged.rollouts, judged.verdicts, section, ROLLOUT, 3, directory, {})
+    return train(str(model), learner, judged.rollouts, judged.verdicts, section, ROLLOUT, 3, directory, {})
 
 
 def digest_of(report: TrainReport) -> str:

@@ -26,11 +26,11 @@ SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, adapter=
 
 
 def train_here(
-    judged: Judged, model: Path, directory: Path, incumbent: AdapterRef | None = None, **changes: Any
+    judged: Judged, model: Path, directory: Path, learner: AdapterRef | None = None, **changes: Any
 ) -> TrainReport:
     section = SECTION.model_copy(update=changes)
     origin = {"iteration": 1}
-    return train(str(model), incumbent, judged.rollouts, judged.verdicts, section, ROLLOUT, 3, directory, origin)
+    return train(str(model), learner, judged.rollouts, judged.verdicts, section, ROLLOUT, 3, directory, origin)
 
 
 def weights(adapter: AdapterRef | None) -> dict[str, np.ndarray]:
@@ -141,7 +141,7 @@ def test_the_next_iteration_goes_on_from_adapter_and_optimizer(
     judged: Judged, tiny_model: Path, tmp_path: Path
 ) -> None:
     first = train_here(judged, tiny_model, tmp_path / "1")
-    second = train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
+    second = train_here(judged, tiny_model, tmp_path / "2", learner=first.candidate)
     assert second.candidate is not None
 
     def step(report: TrainReport) -> int:
@@ -160,11 +160,11 @@ def test_the_optimizers_moments_come_from_the_incumbent_and_matter(
     judged: Judged, tiny_model: Path, tmp_path: Path
 ) -> None:
     first = train_here(judged, tiny_model, tmp_path / "1")
-    going_on = train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
-    again = train_here(judged, tiny_model, tmp_path / "3", incumbent=first.candidate)
+    going_on = train_here(judged, tiny_model, tmp_path / "2", learner=first.candidate)
+    again = train_here(judged, tiny_model, tmp_path / "3", learner=first.candidate)
     assert first.candidate is not None
     Path(first.candidate.path, "optimizer.safetensors").unlink()
-    afresh = train_here(judged, tiny_model, tmp_path / "4", incumbent=first.candidate)
+    afresh = train_here(judged, tiny_model, tmp_path / "4", learner=first.candidate)
     digests = [report.candidate.sha256 for report in (going_on, again, afresh) if report.candidate]
     assert digests[0] == digests[1] != digests[2]
 
@@ -175,7 +175,7 @@ def test_an_optimizers_state_that_is_damaged_is_named(judged: Judged, tiny_model
     state = Path(first.candidate.path, "optimizer.safetensors")
     state.write_bytes(state.read_bytes()[:100])
     with pytest.raises(AdapterError, match=r"optimizer\.safetensors is damaged"):
-        train_here(judged, tiny_model, tmp_path / "2", incumbent=first.candidate)
+        train_here(judged, tiny_model, tmp_path / "2", learner=first.candidate)
 
 
 def test_steps_that_are_not_finite_are_skipped_and_stop_the_run(
