@@ -33,9 +33,12 @@ def good(**changes: Any) -> Problem:
 
 
 def bank(count: int) -> list[Problem]:
-    """Problems of which no two are alike."""
+    """Problems of which no two are alike, and that a good proposal's solution does not solve."""
     prompts = [" ".join(f"word{i}x{j}" for j in range(8)) for i in range(count)]
-    return [good(prompt=prompt, entry_point=f"bank{i}", reference=None) for i, prompt in enumerate(prompts)]
+    cases = [{"input": [n], "expected": n + 7} for n in (1, 2, 3, 4)]
+    return [
+        good(prompt=prompt, entry_point=f"bank{i}", cases=cases, reference=None) for i, prompt in enumerate(prompts)
+    ]
 
 
 def nested(depth: int) -> list[Any]:
@@ -271,7 +274,8 @@ def test_a_rewording_of_a_known_problem_is_too_similar(sandbox: Sandbox, group: 
 
 
 def test_a_different_problem_is_not_similar(sandbox: Sandbox) -> None:
-    others = [good(prompt=OTHER_PROMPT, entry_point="cube")]
+    cubes = [{"input": [n], "expected": n**3} for n in (1, 2, 3)]
+    others = [good(prompt=OTHER_PROMPT, entry_point="cube", cases=cubes)]
     assert refusal(GOOD, SECTION, known(corpus=others, benchmark=others, holdout=others), sandbox) is None
 
 

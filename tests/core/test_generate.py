@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rlm_core.config import GenerateSection
+from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.decoding import Completion, Request
-from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose
+from rlm_core.files import read_jsonl
+from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose, run
 from rlm_core.problems import Case, Problem, Provenance
-from rlm_core.records import Rejection
+from rlm_core.records import PolicyRef, Rejection
 from rlm_core.sources import read_problems
 
 MODEL = Provenance(source="model")
@@ -257,3 +259,18 @@ def test_domains_rotate_and_every_proposal_has_its_own_example_and_seed() -> Non
 def test_without_proposals_wanted_the_model_is_not_asked() -> None:
     policy: Any = SimpleNamespace()
     assert propose(policy, GenerateSection(from_model=0), [PROBLEM], seed=0) == ([], [])
+
+
+def test_procedural_proposals_need_no_model_and_are_others_with_another_seed(tmp_path: Path) -> None:
+    section = GenerateSection(from_model=0, from_procedural=8, difficulty={1: 3.0, 2: 1.0})
+    nobody = PolicyRef(base="none", fingerprint="none")
+
+    def made(seed: int, place: str) -> list[Problem]:
+        result = run(tmp_path / place, nobody, section, VerifySection(), seed)
+        return list(read_jsonl(Path(result.files["problems"].path), Problem))
+
+    first = made(1, "first")
+    assert [problem.provenance.source for problem in first] == ["procedural"] * 8
+    assert sorted(str(problem.difficulty) for problem in first) == ["1"] * 6 + ["2"] * 2
+    assert made(1, "again") == first
+    assert not {problem.prompt for problem in first} & {problem.prompt for problem in made(2, "second")}

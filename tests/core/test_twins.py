@@ -78,3 +78,10 @@ def test_the_filter_refuses_what_a_suite_asks_for_in_other_words(sandbox: Sandbo
 def test_what_was_trained_on_before_may_be_asked_in_other_words(sandbox: Sandbox) -> None:
     known = KnownProblems({"corpus": [exam()], "bank": [exam()], "batch": [exam()], "benchmark": []})
     assert refusal(PROPOSAL, FilterSection(), known, sandbox) is None
+
+
+def test_a_difference_in_the_last_of_many_cases_is_seen(sandbox: Sandbox) -> None:
+    cases = [{"input": [[n, -n]], "expected": n} for n in range(1, 9)]
+    assert twin(PROPOSAL, [exam(*cases)], sandbox) == exam(*cases)
+    cases[-1] = {"input": [[8, -8]], "expected": -8}
+    assert twin(PROPOSAL, [exam(*cases)], sandbox) is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -16,6 +17,8 @@ _STEPS_BY_KIND: dict[Kind, list[Step]] = {kind: [step for step in STEPS if step.
 _KINDS: tuple[Kind, ...] = tuple(_STARTS_BY_KIND)
 _NAMES: dict[Kind, str] = {"int": "number", "ints": "values", "text": "result", "words": "parts"}
 """Names of a reference's variables."""
+_NAMED = 3
+"""Steps that a function's name tells."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class Program:
 
     @property
     def entry_point(self) -> str:
-        """A name that says what comes out, the last step first."""
-        parts = [link.step.name.format(k=link.shown) for link in reversed(self.links)]
-        if self.start.name or len(parts) <= 1:
+        """A name that says what comes out, the last step first and not more than three."""
+        parts = [link.step.name.format(k=link.shown) for link in reversed(self.links)][:_NAMED]
+        if len(self.links) <= 1 or (self.start.name and len(self.links) < _NAMED):
             parts.append(self.start.name or self.start.arguments[0].name)
         return "_".join(parts)
 
@@ -82,10 +85,12 @@ class Program:
         return self._function(name, [*body, "return True"])
 
     def shortenings(self) -> Iterator["Program"]:
-        """The programs with one step less whose types still fit and that take the same arguments."""
-        for i, link in enumerate(self.links):
-            if link.step.takes == link.step.gives and not isinstance(link.parameter, Argument):
-                yield replace(self, links=self.links[:i] + self.links[i + 1 :])
+        """The programs without some neighbouring steps whose types still fit and that take the same arguments."""
+        for first, last in combinations(range(len(self.links) + 1), 2):
+            left_out = self.links[first:last]
+            keeps_arguments = not any(isinstance(link.parameter, Argument) for link in left_out)
+            if keeps_arguments and left_out[0].step.takes == left_out[-1].step.gives:
+                yield replace(self, links=self.links[:first] + self.links[last:])
 
     def _lines(self) -> Iterator[tuple[str, str, str]]:
         """For each line, the variable that it sets, its code and the guard of what it reads."""

@@ -40,7 +40,7 @@ STARTS = (
         cost=1,
         verb=(
             "appends the numbers of the list {b} to those of the list {a}",
-            "joins the lists {a} and {b} into one list",
+            "puts the numbers of the list {a}, followed by those of the list {b}, into one list",
         ),
     ),
     Start(
@@ -115,6 +115,7 @@ _MAPS = (
         "[n // 2 for n in {x}]",
         ("the halves of {xs}, each rounded down",),
         ("halves each of {xs}, rounding down,",),
+        guard="all(n >= 0 for n in {x})",
         trailing=True,
     ),
 )
@@ -363,6 +364,7 @@ _ARITHMETIC = (
         "{x} // 2",
         ("half of {x}, rounded down",),
         ("halves {x}, rounding down,",),
+        guard=_NATURAL,
         trailing=True,
     ),
     Step(

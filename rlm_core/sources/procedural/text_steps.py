@@ -3,6 +3,8 @@
 from rlm_core.sources.procedural.primitives import Argument, Start, Step
 
 _NOT_EMPTY = "len({x}) > 0"
+_LOWER = "all(w == w.lower() for w in {x})"
+"""Where upper and lower case would make a difference that the words leave open."""
 
 STARTS = (
     *(
@@ -220,8 +222,11 @@ _COUNTS = (
         "text",
         "int",
         '{x}.count("{k}")',
-        ('the number of times the letter "{k}" occurs in {x}', 'how often the letter "{k}" occurs in {x}'),
-        ('counts the letter "{k}" in {x}',),
+        (
+            'the number of times the lower case letter "{k}" occurs in {x}',
+            'how often the lower case letter "{k}" occurs in {x}',
+        ),
+        ('counts the lower case letter "{k}" in {x}',),
         constants=("a", "e", "o", "t"),
     ),
     Step(
@@ -274,7 +279,7 @@ _WORDS = (
         "words",
         "[w[::-1] for w in {x}]",
         ("{xs}, each written backwards",),
-        ("writes each of {xs} backwards", "reverses the letters of each of {xs}"),
+        ("writes each of {xs} backwards", "reverses the characters of each of {xs}"),
         trailing=True,
     ),
     Step(
@@ -282,8 +287,8 @@ _WORDS = (
         "words",
         "words",
         "[w[0] for w in {x}]",
-        ("the first letters of {xs}",),
-        ("takes the first letter of each of {xs}",),
+        ("the first characters of {xs}",),
+        ("takes the first character of each of {xs}",),
         guard="all({x})",
     ),
     Step(
@@ -291,8 +296,8 @@ _WORDS = (
         "words",
         "words",
         "[w[-1] for w in {x}]",
-        ("the last letters of {xs}",),
-        ("takes the last letter of each of {xs}",),
+        ("the last characters of {xs}",),
+        ("takes the last character of each of {xs}",),
         guard="all({x})",
     ),
     Step(
@@ -339,6 +344,7 @@ _WORDS = (
         '[w for w in {x} if "{k}" in w]',
         ('the words containing the letter "{k}" {in}',),
         ('keeps only the words containing the letter "{k}" {in}',),
+        guard=_LOWER,
         constants=("a", "e", "r"),
     ),
     Step(
@@ -348,6 +354,7 @@ _WORDS = (
         '[w for w in {x} if w.startswith("{k}")]',
         ('the words starting with the letter "{k}" {in}',),
         ('keeps only the words starting with the letter "{k}" {in}',),
+        guard=_LOWER,
         constants=("b", "g", "s"),
     ),
     Step(
@@ -366,7 +373,7 @@ _WORDS = (
         "sorted({x})",
         ("{xs} in alphabetical order", "{xs}, sorted alphabetically"),
         ("sorts {xs} alphabetically",),
-        guard="all(w.islower() for w in {x})",
+        guard=_LOWER,
         trailing=True,
     ),
     Step(
