@@ -3,10 +3,11 @@
     make bench-train
 
 All sides train the same adapter of the same model on the same sequences: groups of 8 answers, prompts as long as
-answers. Each side runs in a process of its own, in turns, so that its largest resident size is its own; what counts is
-trained tokens (those of answers) a second. For this project that is everything the train stage does with a step's
-group: comparing the sampler's log-probabilities with the trainer's, the step, its metrics and the checkpoint. The
-others take the step only. Exits 1 when a goal is missed.
+answers; the others a group in each step, this project its default of 32 answers, a group in memory at a time. Each
+side runs in a process of its own, in turns, so that its largest resident size is its own; what counts is trained tokens
+(those of answers) a second. For this project that is everything the train stage does with a step's groups: comparing
+the sampler's log-probabilities with the trainer's, the step, its metrics and the checkpoint. The others take the step
+only. Exits 1 when a goal is missed.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from typing import Any
 from figures import Figure, finish, print_machine
 
 GROUP, PROMPT, ANSWER = 8, 68, 68
+GROUPS = 4
+"""In a step of this project."""
 STEPS = 4
 """Of which the first is not counted."""
 SIDES = ("this project", "mlx-lm supervised", "mlx-lm-lora GRPO")
@@ -59,7 +62,7 @@ def step_of_this_project() -> Callable[[], None]:
     from rlm_core.trainer import Trainer
 
     policy, prompt, answers, advantages = policy_and_sequences(fast_swiglu=True)
-    section = TrainSection(minibatch=GROUP, micro_batch=GROUP)
+    section = TrainSection(minibatch=GROUPS * GROUP, micro_batch=GROUP)
     logprobs = policy.answer_logprobs(mx.array([prompt]), mx.array(answers), differentiable=False).tolist()
     group = []
     for index, (answer, advantage) in enumerate(zip(answers, advantages, strict=True)):
@@ -75,12 +78,12 @@ def step_of_this_project() -> Callable[[], None]:
         )
         verdict = Verdict(rollout_id=rollout.id, problem_id="p", status="failed", sandbox="none")
         group.append(Sample(rollout, verdict, advantage))
-    directory, steps = Path(tempfile.mkdtemp()), minibatches([group], section, seed=0)
+    directory, steps = Path(tempfile.mkdtemp()), minibatches([group] * GROUPS, section, seed=0)
 
     def step() -> None:
         # The sampler has the weights that training starts from, and here each step is a training.
         policy.model.load_weights(untrained, strict=False)
-        Trainer(policy, section, Experience([group], 1.0, ANSWER), directory, str(time.monotonic())).run(steps)
+        Trainer(policy, section, Experience([group] * GROUPS, 1.0, ANSWER), directory, str(time.monotonic())).run(steps)
 
     untrained = list(policy.trainable().items())
     return step
@@ -144,7 +147,8 @@ def run_side(side: str) -> None:
         step()
         seconds.append(time.perf_counter() - started)
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([GROUP * ANSWER / median(seconds[1:]), rss_mb]))
+    groups = GROUPS if side == SIDES[0] else 1
+    print(json.dumps([groups * GROUP * ANSWER / median(seconds[1:]), rss_mb]))
 
 
 def main() -> None:

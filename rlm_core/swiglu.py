@@ -1,10 +1,11 @@
 """The activation of gated MLPs, in one loop each way.
 
-    swiglu(g, u) = g σ(g) u,    σ(g) = 1 / (1 + exp(-g))
+    swiglu(g, u) = g σ(g) u,    σ(g) = (1 + tanh(g / 2)) / 2
 
 Shazeer 2020, "GLU Variants Improve Transformer", arXiv 2002.05202. MLX computes one exponential after the other on a
-CPU, which is a third of a forward pass of a small model; with the exponential of this package it takes a tenth of that
-time. What the backward pass needs is worked out again from g and u instead of being kept.
+CPU, which is a third of a forward pass of a small model; a quotient of two polynomials in the place of the hyperbolic
+tangent becomes vector instructions, takes a tenth of that time, and is right to 2e-7. What the backward pass needs is
+worked out again from g and u instead of being kept.
 """
 
 from functools import partial
@@ -14,7 +15,19 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from rlm_core.exponential import exp_of_negative
+_ODD = (
+    4.89352455891786e-03,
+    6.37261928875436e-04,
+    1.48572235717979e-05,
+    5.12229709037114e-08,
+    -8.60467152213735e-11,
+    2.00018790482477e-13,
+    -2.76076847742355e-16,
+)
+_EVEN = (4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06)
+_ONE_FROM = 7.9
+"""tanh(x) = x odd(x²) / even(x²) up to here, and ±1 in float32 from here on. The coefficients are those of the Eigen
+library (MathFunctionsImpl.h)."""
 
 _PARTS = {"gate_proj", "up_proj", "down_proj"}
 
@@ -82,5 +95,14 @@ def _backward(gate: mx.array, up: mx.array, cotangent: mx.array) -> tuple[mx.arr
 
 
 def _sigmoid(x: mx.array) -> mx.array:
-    tail = exp_of_negative(-mx.abs(x))
-    return mx.where(x >= 0, 1, tail) / (1 + tail)
+    half = mx.clip(0.5 * x, -_ONE_FROM, _ONE_FROM)
+    square = half * half
+    return 0.5 * half * _polynomial(_ODD, square) / _polynomial(_EVEN, square) + 0.5
+
+
+def _polynomial(coefficients: tuple[float, ...], x: mx.array) -> mx.array:
+    *rest, highest = coefficients
+    value = mx.array(highest)
+    for coefficient in reversed(rest):
+        value = value * x + coefficient
+    return value
