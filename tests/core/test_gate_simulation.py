@@ -40,7 +40,7 @@ def test_training_that_adds_nothing_leaves_the_mean_and_moves_the_problems(simul
     trained = base.trained(0.0, simulation.SPREAD, generator)
     assert trained.chances.mean() == pytest.approx(base.chances.mean(), abs=0.002)
     assert 0.08 < (trained.chances - base.chances).std() < 0.12
-    assert (base.trained(0.0, None, generator).chances == base.chances).all()
+    assert (base.trained(0.0, 0.0, generator).chances == base.chances).all()
 
 
 @pytest.mark.parametrize("gain", [0.1, -0.05])
