@@ -79,8 +79,13 @@ def _print(report: ExamReport, path: Path, reused: bool) -> None:
     )
     speed = report.tokens / report.sampling_s if report.sampling_s else 0.0
     rows["time"] = f"{report.duration_s:.1f} s; {report.tokens} tokens at {speed:.0f} tokens/s"
-    rows["report"] = f"{path}{' (sat before with the same settings and code)' if reused else ''}"
-    _print_rows(rows)
+    if reused:
+        rows["reused"] = "sat before with the same settings and code"
+    table = Table.grid(padding=(0, 2))
+    for name, text in rows.items():
+        table.add_row(name, text)
+    _console.print(table)
+    _console.print(f"report: {path}", soft_wrap=True)  # in one piece, to be copied
 
 
 def _policy(report: ExamReport) -> str:
@@ -88,10 +93,3 @@ def _policy(report: ExamReport) -> str:
         return f"{report.policy} (no model)"
     adapter = "without an adapter" if report.policy == "base" else f"with adapter {report.policy[:12]}"
     return f"{report.base_model} {adapter}"
-
-
-def _print_rows(rows: dict[str, str]) -> None:
-    table = Table.grid(padding=(0, 2))
-    for name, text in rows.items():
-        table.add_row(name, text)
-    _console.print(table)

@@ -53,6 +53,9 @@ def test_an_exam_is_sat_once_for_the_same_policy_suite_settings_and_code(
     assert not newer["reused"]
     assert newer["pass_at"] == first["pass_at"]
     assert len(list((config.parent / "project" / "exams").glob("base-suite-jsonl-*.answers.jsonl"))) == 4
+    shown = rlm("exam", "-c", str(config), "-p", "base", "-s", suite).out
+    assert f"report: {newer['report']}\n" in shown
+    assert "sat before with the same settings and code" in shown
 
 
 def test_a_greedy_exam_takes_one_answer_of_each_problem(rlm: Rlm, make_config: MakeConfig, suite: str) -> None:
