@@ -61,6 +61,7 @@ def rebuild(project: Project) -> Rebuilt:
     """
     found: list[int] = []
     left_out: dict[str, str] = {}
+    adapters: dict[str, AdapterRef] = {}
     whole = _is_whole(project.ledger_backup)
 
     def make(temporary: Path) -> None:
@@ -70,7 +71,7 @@ def rebuild(project: Project) -> Rebuilt:
         with open_ledger(temporary) as ledger:
             for run in _runs(project):
                 try:
-                    _replay(ledger, run)
+                    _replay(ledger, run, adapters)
                 except RlmError as error:
                     left_out[run.name] = str(error)
             found.extend(entry.number for entry in ledger.history())
@@ -83,18 +84,22 @@ def rebuild(project: Project) -> Rebuilt:
     return Rebuilt(whole, tuple(found), left_out, damaged)
 
 
-def _replay(ledger: Ledger, run: Path) -> None:
-    """Commit a finished iteration from its directory; one that is in the ledger stays as it is."""
+def _replay(ledger: Ledger, run: Path, adapters: dict[str, AdapterRef]) -> None:
+    """Commit a finished iteration from its directory; one that is in the ledger stays as it is.
+
+    Args:
+        adapters: those of the iterations before, by their digests; this one's is added.
+    """
     config = load_config(run / "config.json")
     decision = read_record(run / "decision.json", GateDecision)
     if ledger.base() is None:
         first = read_adapter(config.model.adapter) if config.model.adapter else None
         ledger.begin(_base(config), first)
-    if decision.candidate is not None:  # the project may have been moved since
-        here = AdapterRef(path=str(run / "adapter"), sha256=decision.candidate.sha256)
-        decision = decision.model_copy(update={"candidate": here})
+    if decision.candidate is not None:
+        sha256 = decision.candidate.sha256
+        adapters[sha256] = AdapterRef(path=str(run / "adapter"), sha256=sha256)
     ledger.commit(
-        decision,
+        _with_adapters(decision, adapters),
         config.gate.ema_weight,
         outcomes(
             list(read_jsonl(run / "problems.jsonl", Problem)),
@@ -103,6 +108,15 @@ def _replay(ledger: Ledger, run: Path) -> None:
         ),
         read_record(run / "summary.json", Summary).model_dump(mode="json"),
         config.train.rehearsal.corpus_size,
+        config.gate.infer_staleness,
+    )
+
+
+def _with_adapters(decision: GateDecision, adapters: dict[str, AdapterRef]) -> GateDecision:
+    """The decision with adapters where they are now: the project may have been moved since."""
+    named = {name: getattr(decision, name) for name in ("candidate", "incumbent", "learner")}
+    return decision.model_copy(
+        update={name: adapters.get(adapter.sha256, adapter) for name, adapter in named.items() if adapter}
     )
 
 

@@ -124,7 +124,7 @@ def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
     config = make_config()
     expected = undisturbed(config)
     make_temporary = rlm_core.files.tempfile.mkstemp
-    write_path = LocalFileSystem.write_path
+    store_result = LocalFileSystem.awrite_path
     left = ["mutants", "001", "checkpoint", "optimizer", "adapters", "decision", "result"]
 
     def fail_once(name: str) -> None:
@@ -136,13 +136,13 @@ def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
         fail_once(prefix.removeprefix(".partial-").removesuffix("-"))
         return make_temporary(prefix=prefix, **options)
 
-    def store(self: LocalFileSystem, path: str, content: bytes) -> Any:
+    async def store(self: LocalFileSystem, path: str, content: bytes) -> str:
         if "rollout-" in path:
             fail_once("result")
-        return write_path.aio(self, path, content) if hasattr(write_path, "aio") else write_path(self, path, content)
+        return await store_result(self, path, content)
 
     monkeypatch.setattr(rlm_core.files.tempfile, "mkstemp", mkstemp)
-    monkeypatch.setattr(LocalFileSystem, "write_path", store)
+    monkeypatch.setattr(LocalFileSystem, "awrite_path", store)
     for _ in range(len(left) + 1):
         try:
             iterate(str(config))
