@@ -1,9 +1,10 @@
 """Runs one iteration in a process of its own and kills it with -9 where it is told to.
 
-    python -m tests.chaos.driver CONFIG NOTES [time:SECONDS | write:NUMBER | report:STAGE]
+    python -m tests.chaos.driver CONFIG NOTES [time:SECONDS | write:NUMBER | report:STAGE | signals:STAGE:NUMBERS]
 
 `time` counts from when the iteration has its directory. `write` is before, within or after the so-manieth flush, rename
-or commit of a file. NOTES gets a JSON line for each thing that happened.
+or commit of a file. `signals` are others than kill -9, one after the other, such as 2,2. NOTES gets a JSON line for
+each thing that happened.
 """
 
 import json
@@ -18,6 +19,7 @@ from typing import Any
 
 import flows.iterate
 from rlm_core import progress
+from rlm_core.errors import RlmError
 from rlm_core.progress import Progress
 
 
@@ -53,6 +55,10 @@ class Killer:
     def report(self, stage: str) -> None:
         if (self._kind, self._when) == ("report", stage):
             self._kill()
+        if self._kind == "signals" and self._when.startswith(f"{stage}:"):
+            for number in self._when.partition(":")[2].split(","):
+                os.kill(os.getpid(), int(number))
+                time.sleep(0.2)  # two of a kind at the same time would be one
 
     @staticmethod
     def _kill() -> None:
@@ -101,8 +107,11 @@ def main() -> None:
 
     flows.iterate.begin = begin_and_say
     started = time.monotonic()
-    with progress.listening(listen):
-        result = flows.iterate.iterate(config)
+    try:
+        with progress.listening(listen):
+            result = flows.iterate.iterate(config)
+    except RlmError as error:
+        sys.exit(error.exit_code)
     notes.add("ended", seconds=time.monotonic() - started, writes=killer.writes, decision=result["decision"])
 
 

@@ -1,5 +1,6 @@
 """Iterations under injected faults: each ends well by itself, or with one clear error and well when started again."""
 
+import errno
 import os
 import shutil
 import signal
@@ -15,7 +16,6 @@ from typing import Any
 
 import pytest
 from prefect import get_client
-from prefect.filesystems import LocalFileSystem
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
 from prefect.states import Running
@@ -120,29 +120,20 @@ def test_a_project_that_cannot_be_written_is_one_clear_error(make_config: MakeCo
 def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At one file of each kind, and at a result that Prefect stores."""
+    """At one file of each kind."""
     config = make_config()
     expected = undisturbed(config)
     make_temporary = rlm_core.files.tempfile.mkstemp
-    store_result = LocalFileSystem.awrite_path
-    left = ["mutants", "001", "checkpoint", "optimizer", "adapters", "decision", "result"]
-
-    def fail_once(name: str) -> None:
-        if name in left:
-            left.remove(name)
-            raise OSError(28, os.strerror(28))
+    left = ["mutants", "001", "checkpoint", "optimizer", "adapters", "decision"]
 
     def mkstemp(*, prefix: str, **options: Any) -> Any:
-        fail_once(prefix.removeprefix(".partial-").removesuffix("-"))
+        name = prefix.removeprefix(".partial-").removesuffix("-")
+        if name in left:
+            left.remove(name)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return make_temporary(prefix=prefix, **options)
 
-    async def store(self: LocalFileSystem, path: str, content: bytes) -> str:
-        if "rollout-" in path:
-            fail_once("result")
-        return await store_result(self, path, content)
-
     monkeypatch.setattr(rlm_core.files.tempfile, "mkstemp", mkstemp)
-    monkeypatch.setattr(LocalFileSystem, "awrite_path", store)
     for _ in range(len(left) + 1):
         try:
             iterate(str(config))

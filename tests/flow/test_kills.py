@@ -9,7 +9,7 @@ from tests.conftest import MakeConfig
 
 @pytest.mark.timeout(600)
 def test_killed_iterations_end_like_one_that_was_not_disturbed(make_config: MakeConfig) -> None:
-    """In the middle of it by the clock, within a write early and later, and while it is training."""
+    """In the middle of it by the clock, within a write early and later, and while it is training; by Ctrl-C twice."""
     config = make_config()
     project = Project(config.with_name("project"))
     straight = run_iteration(config)
@@ -21,6 +21,7 @@ def test_killed_iterations_end_like_one_that_was_not_disturbed(make_config: Make
         f"write:{ended['writes'] // 3}",
         f"write:{ended['writes'] * 2 // 3}",
         "report:train",
+        "signals:verify:2,2",
     ]
     for moment in moments:
         assert assert_survives(config, moment, expected).startswith("survived"), moment
