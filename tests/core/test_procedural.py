@@ -4,6 +4,7 @@ import builtins
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources.procedural import problems
 from rlm_core.sources.procedural.compose import STARTS, STEPS, Link, Program, draw
 from rlm_core.sources.procedural.inputs import RANGES
-from rlm_core.sources.procedural.source import probes, shares
+from rlm_core.sources.procedural.primitives import Step
+from rlm_core.sources.procedural.source import probes, problems_of, shares
+from rlm_core.sources.procedural.trial import run_programs
 from rlm_core.sources.procedural.wording import prompt
 from rlm_core.verifiers.cases import judge_cases, run_cases
 from rlm_core.verifiers.trivial import best_trivial_share
@@ -29,7 +32,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def made(sandbox: Sandbox) -> list[Problem]:
-    return problems(30, 7, {1: 2.0, 2: 1.0}, sandbox)
+    return problems(18, 7, {1: 2.0, 2: 1.0}, sandbox)
 
 
 def single_programs() -> list[Program]:
@@ -44,13 +47,13 @@ def single_programs() -> list[Program]:
 
 
 def test_there_are_as_many_as_asked_for_in_the_proportion_asked_for(made: list[Problem]) -> None:
-    assert [sum(problem.difficulty == level for problem in made) for level in ("1", "2")] == [20, 10]
+    assert [sum(problem.difficulty == level for problem in made) for level in ("1", "2")] == [12, 6]
 
 
 def test_the_same_seed_gives_the_same_problems_and_another_seed_others(made: list[Problem], sandbox: Sandbox) -> None:
-    assert problems(30, 7, {1: 2.0, 2: 1.0}, sandbox) == made
-    others = problems(30, 8, {1: 2.0, 2: 1.0}, sandbox)
-    assert len({problem.prompt for problem in others} & {problem.prompt for problem in made}) < 10
+    assert problems(18, 7, {1: 2.0, 2: 1.0}, sandbox) == made
+    others = problems(18, 8, {1: 2.0, 2: 1.0}, sandbox)
+    assert len({problem.prompt for problem in others} & {problem.prompt for problem in made}) < 6
 
 
 def test_every_reference_passes_its_own_cases(made: list[Problem], sandbox: Sandbox) -> None:
@@ -109,6 +112,102 @@ def test_a_name_hides_neither_a_builtin_nor_an_argument() -> None:
         assert program.entry_point.isidentifier()
         assert program.entry_point not in {argument.name for argument in program.arguments}
         assert len({argument.name for argument in program.arguments}) == len(program.arguments)
+
+
+def step(name: str, takes: str) -> Step:
+    return next(each for each in STEPS if (each.name, each.takes) == (name, takes))
+
+
+def program(start: str, *names: str) -> Program:
+    """The program that takes the named argument through the named steps."""
+    made = Program(next(each for each in STARTS if [a.name for a in each.arguments] == [start]), ())
+    for name in names:
+        made = replace(made, links=(*made.links, Link(step(name, made.gives))))
+    return made
+
+
+def sayings(said: Program) -> set[str]:
+    """All that a program is ever called, without the opening."""
+    rng = np.random.default_rng(0)
+    return {prompt(said, rng).partition("` that ")[2] for _ in range(300)}
+
+
+def test_a_program_is_said_in_many_ways() -> None:
+    ways = sayings(program("numbers", "even", "sum"))
+    assert {
+        "returns the sum of the even numbers in the list `numbers`.",
+        "returns the total of the even numbers in the list numbers.",
+        "keeps only the even numbers in the list `numbers` and then returns the sum of the resulting numbers.",
+        "picks the even numbers in the list numbers and then returns the total of the resulting numbers.",
+    } <= ways
+    assert len(ways) == 12
+
+
+@pytest.mark.parametrize(
+    "names", [("doubled", "descending"), ("descending", "doubled"), ("positive", "even", "odd", "absolute", "largest")]
+)
+def test_what_could_be_misread_as_one_phrase_is_told_step_by_step(names: tuple[str, ...]) -> None:
+    assert all("returns" not in way.split()[0] for way in sayings(program("numbers", *names)))
+
+
+def test_an_input_that_the_words_leave_open_has_no_output(sandbox: Sandbox) -> None:
+    programs = [program("numbers", "even", "largest"), program("words", "longest"), program("n", "half")]
+    given = [[[[1, 3]], [[2, 5]]], [[["ab", "cd"]], [["ab", "cde"]]], [[-3], [3]]]
+    assert run_programs(programs, given, sandbox) == [[[], [2]], [[], ["cde"]], [[], [1]]]
+
+
+@pytest.mark.parametrize(
+    ("redundant", "plain"),
+    [
+        (program("numbers", "ascending", "largest"), program("numbers", "even", "largest")),
+        (program("numbers", "squares", "absolute"), program("numbers", "cubes", "absolute")),
+        (program("text", "reversed", "upper", "length"), program("text", "without_vowels", "length")),
+        (program("text", "words", "spaced"), program("text", "words", "hyphenated")),
+    ],
+)
+def test_a_program_with_steps_that_change_nothing_is_no_problem(
+    sandbox: Sandbox, redundant: Program, plain: Program
+) -> None:
+    [problem] = problems_of([redundant, plain], 0, set(), sandbox)
+    assert problem.entry_point == plain.entry_point
+
+
+def test_what_was_seen_before_is_no_problem(sandbox: Sandbox) -> None:
+    seen: set[str] = set()
+    candidates = [program("numbers", "even", "sum"), program("values", "even", "sum")]
+    assert len(list(problems_of(candidates, 0, seen, sandbox))) == 1
+    assert list(problems_of(candidates, 1, seen, sandbox)) == []
+
+
+def test_a_function_is_named_after_its_last_steps() -> None:
+    assert program("numbers", "sum").entry_point == "sum_numbers"
+    assert program("numbers", "even", "sum").entry_point == "sum_even"
+    assert program("numbers", "even", "squares", "absolute", "sum").entry_point == "sum_absolute_squares"
+
+
+def test_a_reference_has_a_line_for_each_step() -> None:
+    assert program("numbers", "even", "product").source("f") == (
+        "import math\n\n\n"
+        "def f(numbers):\n"
+        "    values = [n for n in numbers if n % 2 == 0]\n"
+        "    return math.prod(values)\n"
+    )
+
+
+def test_difficulty_is_what_the_parts_cost_and_an_argument_costs_one_more() -> None:
+    over = step("over_{k}", "ints")
+    start = program("numbers").start
+    assert program("numbers", "even", "sum").difficulty == 1
+    assert program("numbers", "different", "sum").difficulty == 2
+    assert Program(start, (Link(over, 5), Link(step("sum", "ints")))).difficulty == 1
+    assert Program(start, (Link(over, over.argument), Link(step("sum", "ints")))).difficulty == 2
+
+
+def test_there_are_many_of_the_easiest_and_no_two_say_the_same(sandbox: Sandbox) -> None:
+    made = problems(150, 3, {1: 1.0}, sandbox)
+    assert len(made) == len({problem.prompt for problem in made}) == 150
+    assert {problem.difficulty for problem in made} == {"1"}
+    assert {problem.domain for problem in made} == {"arrays", "maths", "strings"}
 
 
 def test_probes_are_the_same_for_all_programs_with_such_arguments() -> None:

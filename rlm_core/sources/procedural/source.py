@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 from pydantic import JsonValue
@@ -79,7 +80,7 @@ def _of_difficulty(difficulty: int, batch: int, seed: int, seen: set[str], sandb
     fruitless = 0
     while fruitless < _PATIENCE:
         fruitless += 1
-        for problem in _problems_of(_candidates(rng, difficulty, batch, drawn), seed, seen, sandbox):
+        for problem in problems_of(_candidates(rng, difficulty, batch, drawn), seed, seen, sandbox):
             fruitless = 0
             yield problem
 
@@ -97,24 +98,38 @@ def _candidates(rng: np.random.Generator, difficulty: int, batch: int, drawn: se
     return found
 
 
-def _problems_of(candidates: Sequence[Program], seed: int, seen: set[str], sandbox: Sandbox) -> Iterator[Problem]:
+def problems_of(candidates: Sequence[Program], seed: int, seen: set[str], sandbox: Sandbox) -> Iterator[Problem]:
+    """Problems that ask for the candidates, those left out that say nothing new or of which no good cases were found.
+
+    Args:
+        seen: what earlier problems do; what these do is added.
+    """
     if not candidates:
         return
     own = [_inputs(program.arguments, derive_seed(seed, program.signature), _OWN_INPUTS) for program in candidates]
     given = [probes(program.arguments) + inputs for program, inputs in zip(candidates, own, strict=True)]
     outcomes = run_programs(candidates, given, sandbox)
-    shorter = [(number, each) for number, program in enumerate(candidates) for each in program.shortenings()]
-    answers = run_programs([each for _, each in shorter], [given[number] for number, _ in shorter], sandbox)
-    redundant = {number for (number, _), found in zip(shorter, answers, strict=True) if _agree(outcomes[number], found)}
+    redundant = _redundant(candidates, [each[:PROBES] for each in outcomes], sandbox)
     for number, program in enumerate(candidates):
         behaviour = fingerprint(program, outcomes[number][:PROBES])
-        if number in redundant or behaviour in seen or outcomes[number][:PROBES].count([]) > PROBES - _FEWEST_PROBES:
+        if program in redundant or behaviour in seen or outcomes[number][:PROBES].count([]) > PROBES - _FEWEST_PROBES:
             continue
         rng = np.random.default_rng(derive_seed(seed, program.signature, "words"))
         cases = _cases(given[number][PROBES:], outcomes[number][PROBES:], rng)
         if cases and best_trivial_share(problem := _problem(program, cases, rng)) <= _MAX_TRIVIAL_SHARE:
             seen.add(behaviour)
             yield problem
+
+
+def _redundant(programs: Sequence[Program], outcomes: Sequence[Outcomes], sandbox: Sandbox) -> set[Program]:
+    """The programs that give for the probes what they give with some of their steps left out."""
+    shorter = [
+        (program, each, known)
+        for program, known in zip(programs, outcomes, strict=True)
+        for each in program.shortenings()
+    ]
+    found = run_programs([each for _, each, _ in shorter], [probes(each.arguments) for _, each, _ in shorter], sandbox)
+    return {program for (program, _, known), given in zip(shorter, found, strict=True) if _agree(known, given)}
 
 
 def probes(arguments: Sequence[Argument]) -> list[list[JsonValue]]:
@@ -138,7 +153,7 @@ def _agree(longer: Outcomes, shorter: Outcomes) -> bool:
 
 
 def _cases(inputs: list[list[JsonValue]], outcomes: Outcomes, rng: np.random.Generator) -> tuple[Case, ...]:
-    """Cases of many different outputs, or none when there are too few."""
+    """Cases of as many different outputs as there are, or none when there are too few."""
     by_output: dict[str, list[Case]] = {}
     for given, outcome in zip(inputs, outcomes, strict=True):
         if outcome and _handy(outcome[0]):
@@ -147,8 +162,8 @@ def _cases(inputs: list[list[JsonValue]], outcomes: Outcomes, rng: np.random.Gen
                 cases.append(Case(input=given, expected=outcome[0]))
     fewest, most = _CASES
     wanted = int(rng.integers(fewest, most + 1))
-    chosen = [cases.pop() for cases in by_output.values()][:wanted]
-    chosen += [case for cases in by_output.values() for case in cases][: max(0, wanted - len(chosen))]
+    ranked = [(rank, case) for cases in by_output.values() for rank, case in enumerate(cases)]
+    chosen = [case for _, case in sorted(ranked, key=itemgetter(0))][:wanted]
     enough = len(chosen) >= fewest and len(by_output) >= _MIN_DISTINCT_OUTPUTS
     return tuple(chosen) if enough else ()
 

@@ -3,6 +3,8 @@
 from rlm_core.sources.procedural.primitives import Argument, Start, Step
 
 _NOT_EMPTY = "len({x}) > 0"
+_PLAIN = '" " in {x} and {x}.split(" ") == {x}.split() and {x}.replace(" ", "").isalpha()'
+"""Where there is no doubt what the words are, and more than one."""
 _LOWER = "all(w == w.lower() for w in {x})"
 """Where upper and lower case would make a difference that the words leave open."""
 
@@ -251,7 +253,13 @@ _COUNTS = (
         "space_count", "text", "int", '{x}.count(" ")', ("the number of spaces in {x}",), ("counts the spaces in {x}",)
     ),
     Step(
-        "word_count", "text", "int", "len({x}.split())", ("the number of words in {x}",), ("counts the words in {x}",)
+        "word_count",
+        "text",
+        "int",
+        "len({x}.split())",
+        ("the number of words in {x}",),
+        ("counts the words in {x}",),
+        guard=_PLAIN,
     ),
     Step(
         "words",
@@ -260,6 +268,7 @@ _COUNTS = (
         "{x}.split()",
         ("the words of {x}", "the words in {x}"),
         ("splits {x} into words",),
+        guard=_PLAIN,
     ),
 )
 

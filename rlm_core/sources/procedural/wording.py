@@ -8,7 +8,7 @@ from rlm_core.sources.procedural.compose import Link, Program
 from rlm_core.sources.procedural.primitives import LISTS, Argument, Kind, Start
 
 _AT_ONCE = 0.6
-"""Share of the programs that can be one noun phrase and are."""
+"""Share of the longer programs that could be one noun phrase and are."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,18 @@ def prompt(program: Program, rng: np.random.Generator) -> str:
     """The request for a program: as one noun phrase where that is clear, or step by step."""
     names = ", ".join(argument.name for argument in program.arguments)
     words = _Words(rng)
-    if _is_clear(program) and (len(program.links) == 1 or rng.random() < _AT_ONCE):
-        asked = f"returns {words.at_once(program)}"
-    else:
-        asked = words.step_by_step(program)
+    at_once = words.at_once(program) if _is_clear(program) else ""
+    if len(program.links) > 1 and (at_once.count(" among ") > 1 or rng.random() >= _AT_ONCE):
+        at_once = ""
+    asked = f"returns {at_once}" if at_once else words.step_by_step(program)
     return f"Write a Python function `{program.entry_point}({names})` that {asked}."
 
 
 def _is_clear(program: Program) -> bool:
     """Whether one noun phrase leaves no doubt which words belong to which step."""
-    *earlier, last = program.links
-    if program.start.verb or any(link.step.trailing for link in earlier):
+    if program.start.verb:
         return False
-    ordered = last.step.takes in LISTS and last.step.gives in LISTS
-    return ordered or not last.step.trailing or not earlier
+    return len(program.links) == 1 or not any(link.step.trailing for link in program.links)
 
 
 class _Words:
