@@ -45,7 +45,7 @@ test-runners: setup ## verification on a local Dask and a local Ray cluster; ins
 test-slow: setup ## with the real default model, and against other implementations where they are installed
 	$(PYTEST) -rs tests/slow
 
-chaos: setup ## kill -9 at 50 moments of an iteration, and in each stage with the real model; takes half an hour
+chaos: setup ## kill -9 at 50 moments of an iteration, and in each stage with the real model; half an hour if nothing else runs
 	$(PYTEST) -s tests/chaos
 
 test-all: test test-docker test-runners test-slow ## every tier
