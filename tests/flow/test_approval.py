@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import resume_flow_run
 
 import flows.approval
@@ -47,9 +48,10 @@ def somebody(answer: dict[str, Any]) -> Iterator[list[str]]:
             while not over.wait(0.1):
                 for run in client.read_flow_runs():
                     if run.id not in known and run.state and run.state.is_paused():
-                        shown.append(form_of(client, run))
-                        resume_flow_run(run.id, run_input=answer)
-                        return
+                        with suppress(ObjectNotFound):  # a run pauses before its form is there
+                            shown.append(form_of(client, run))
+                            resume_flow_run(run.id, run_input=answer)
+                            return
 
     started = threading.Event()
     thread = threading.Thread(target=watch)

@@ -25,6 +25,7 @@ from tests.conftest import MakeConfig
 FILES = {
     "config.json",
     "decision.json",
+    "gate.md",
     "metrics.jsonl",
     "mutants.jsonl",
     "mutants.rejections.jsonl",
