@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from rlm_core.config import FilterSection
-from rlm_core.filter import RULES
+from rlm_core.filter import RULES, KnownProblems, filter_proposals
 from rlm_core.problems import Problem
 from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
 from rlm_core.sources.procedural.compose import STARTS, STEPS, Link, Program, draw
 from rlm_core.sources.procedural.inputs import RANGES
@@ -71,6 +72,13 @@ def test_cases_tell_right_answers_from_others(made: list[Problem]) -> None:
 def test_no_rule_for_proposals_refuses_one(made: list[Problem]) -> None:
     refused = {(p.prompt, name): why for p in made for name, rule in RULES.items() if (why := rule(p, FilterSection()))}
     assert refused == {}
+
+
+def test_the_filter_keeps_them_but_for_what_exams_ask(made: list[Problem], sandbox: Sandbox) -> None:
+    known = KnownProblems({group: read_problems(f"bank:{group}") for group in ("benchmark", "holdout")})
+    kept, rejections = filter_proposals(made, [], 0, known, FilterSection(), sandbox)
+    assert {rejection.rule for rejection in rejections} <= {"twin"}
+    assert len(kept) >= 15
 
 
 def test_no_two_problems_give_the_same_outputs_for_the_same_inputs(made: list[Problem], sandbox: Sandbox) -> None:

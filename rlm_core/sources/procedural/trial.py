@@ -12,9 +12,15 @@ from rlm_core.verifiers.cases import Value, run_cases
 Outcomes = list[list[JsonValue]]
 """For each input the output in a list of its own, or an empty list when the input may be in no case."""
 
+_PER_CALL = 20
+"""Programs that one call runs: each call waits for the sandbox to answer, and what it returns is limited in size."""
+
 _HARNESS = """
-def outcomes(number, inputs):
-    reference, admits = FUNCTIONS[number]
+def outcomes(first, inputs):
+    return [outcomes_of(*FUNCTIONS[first + i], each) for i, each in enumerate(inputs)]
+
+
+def outcomes_of(reference, admits, inputs):
     return [[reference(*given)] if admits(*given) else [] for given in inputs]
 """
 
@@ -32,10 +38,14 @@ def run_programs(
         parts += [program.source(f"reference_{number}"), program.guard(f"guard_{number}")]
         table.append(f"    (reference_{number}, guard_{number}),\n")
     code = "\n".join([*parts, f"FUNCTIONS = [\n{''.join(table)}]\n", _HARNESS])
-    results = run_cases(sandbox, code, "outcomes", [[number, list(given)] for number, given in enumerate(inputs)])
+    calls: list[list[JsonValue]] = [
+        [first, [[*given] for given in inputs[first : first + _PER_CALL]]]
+        for first in range(0, len(programs), _PER_CALL)
+    ]
     outcomes: list[Outcomes] = []
-    for program, result in zip(programs, results, strict=True):
+    for result in run_cases(sandbox, code, "outcomes", calls):
         if not isinstance(result, Value):
-            raise InfrastructureFault(f"{program.entry_point}: its reference came to {result!r}")
-        outcomes.append(result.value)  # type: ignore[arg-type]
+            names = ", ".join(program.entry_point for program in programs[len(outcomes) :][:_PER_CALL])
+            raise InfrastructureFault(f"composed problems: one of {names} came to {result!r}")
+        outcomes += result.value  # type: ignore[arg-type]
     return outcomes
