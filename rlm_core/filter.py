@@ -281,14 +281,15 @@ def _cannot_be_judged(problem: Problem, sandbox: Sandbox) -> tuple[str, str] | N
 
 def _asked_in_an_exam(problem: Problem, known: KnownProblems, sandbox: Sandbox) -> tuple[str, str] | None:
     """Refuse what a suite asks for in other words."""
-    for group in known.exams:
-        try:
-            other = twin(problem, known.groups[group], sandbox)
-        except InfrastructureFault as fault:
-            return "infrastructure", str(fault)
-        if other is not None:
-            return "twin", f"its own solution passes every case of {other.entry_point} of the {group}"
-    return None
+    asked = [(group, other) for group in known.exams for other in known.groups[group]]
+    try:
+        found = twin(problem, [other for _, other in asked], sandbox)
+    except InfrastructureFault as fault:
+        return "infrastructure", str(fault)
+    if found is None:
+        return None
+    group = next(group for group, other in asked if other is found)
+    return "twin", f"its own solution passes every case of {found.entry_point} of the {group}"
 
 
 def _rejection(problem: Problem, rule: str, reason: str) -> Rejection:
