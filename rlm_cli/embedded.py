@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.extras import require_runner
 from rlm_cli.approve import TerminalQuestion, asks_here
-from rlm_cli.server import start_temporary_server
+from rlm_cli.server import local_environment, start_temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.approval import asking
 from rlm_core.config import load_config
@@ -34,8 +34,7 @@ def make_prefect_ready(watcher: Watcher) -> None:
         os.environ.setdefault(name, value)
     if not os.environ.get("PREFECT_API_URL"):
         watcher.say("starting Prefect")
-        for name in ("NO_PROXY", "no_proxy"):  # the server is on this machine, whatever proxy leads elsewhere
-            os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
+        os.environ.update(local_environment())
         os.environ["PREFECT_API_URL"] = start_temporary_server()
 
 

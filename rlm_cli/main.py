@@ -16,6 +16,7 @@ from rlm_cli.judge import judge_by_hand
 from rlm_cli.prune import prune_project
 from rlm_cli.rollback import roll_back
 from rlm_cli.selftest import run_self_test
+from rlm_cli.up import bring_up
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
 from rlm_core.ledger import open_ledger
@@ -160,6 +161,21 @@ def compare(
 ) -> None:
     """Compare two reports on the same exam: difference, interval, p-value, and where the second is better or worse."""
     compare_reports(first, second, as_json)
+
+
+@app.command()
+def up(
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Of the server and its UI, on 127.0.0.1.")] = 4200,
+    home: Annotated[
+        Path | None, typer.Option(help="Directory of Prefect's database and logs; ~/.prefect by default.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Runs that may be at work at the same time.")] = 2,
+) -> None:
+    """Start Prefect's server with its UI, deploy everything, and work on what is asked for until Ctrl-C.
+
+    What is there already is used. At the end all that was started is stopped; the next run continues from there.
+    """
+    bring_up(port, home, at_once)
 
 
 @app.command()

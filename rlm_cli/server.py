@@ -12,11 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import IO
 
-from rlm_core.errors import InfrastructureFault
+from rlm_core.errors import InfrastructureFault, one_line
 
 _STARTUP_S = 180.0
 """A fresh database takes tens of seconds on a small machine."""
@@ -58,8 +58,45 @@ def start_temporary_server() -> str:
     )
     atexit.register(_stop, server, guard, words)
     url = f"http://127.0.0.1:{port}/api"
-    _wait_until_ready(url, server, words)
+    wait_until_ready(url, server, lambda: _content(words))
     return url
+
+
+def local_environment() -> dict[str, str]:
+    """This process's environment, with this machine reached without a proxy, whatever leads elsewhere."""
+    names = ("NO_PROXY", "no_proxy")
+    return {**os.environ, **{name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1"])) for name in names}}
+
+
+def is_ready(url: str) -> bool:
+    """Whether Prefect's server answers at this URL of its API."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def wait_until_ready(url: str, server: subprocess.Popen[bytes], last_words: Callable[[], str]) -> None:
+    """Wait for the server at this URL.
+
+    Raises:
+        InfrastructureFault: it ended, or takes too long.
+    """
+    deadline = time.monotonic() + _STARTUP_S
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            last = one_line(last_words())[-200:]
+            raise InfrastructureFault(f"Prefect's server ended while starting: {last or 'no reason given'}")
+        if is_ready(url):
+            return
+        time.sleep(0.1)
+    raise InfrastructureFault(f"Prefect's server was not ready within {_STARTUP_S:g} s")
+
+
+def _content(words: IO[bytes]) -> str:
+    words.seek(0)
+    return words.read().decode(errors="replace")
 
 
 def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes], words: IO[bytes]) -> None:
@@ -77,19 +114,3 @@ def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes], words
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
-
-
-def _wait_until_ready(url: str, server: subprocess.Popen[bytes], words: IO[bytes]) -> None:
-    deadline = time.monotonic() + _STARTUP_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            words.seek(0)
-            last = " ".join(words.read().decode(errors="replace").split())[-200:]
-            raise InfrastructureFault(f"Prefect's server ended while starting: {last or 'no reason given'}")
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise InfrastructureFault(f"Prefect's server was not ready within {_STARTUP_S:g} s")

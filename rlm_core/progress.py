@@ -35,10 +35,14 @@ class Progress:
     figures: dict[str, float] = field(default_factory=dict)
 
 
+_LOOK_EVERY_S = 0.2
+
 Listener = Callable[[Progress], None]
 
 _listeners: list[Listener] = []
 _stop = threading.Event()
+_stoppable = 0
+"""Blocks of `stopping_on_signals` that are open."""
 _limits = threading.local()
 
 
@@ -56,6 +60,19 @@ def report(stage: str, done: int, total: int, part: str = "", **figures: float) 
         raise InfrastructureFault(f"{stage}: took longer than {limit[1]:g} s")
     for listener in list(_listeners):
         listener(Progress(stage, done, total, part, figures))
+
+
+def pause(seconds: float) -> None:
+    """Wait.
+
+    Raises:
+        Interrupted: a stop was asked for.
+    """
+    deadline = time.monotonic() + seconds
+    report("pause", 0, 0)
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, _LOOK_EVERY_S))  # not _stop.wait, which a signal's handler could deadlock with
+        report("pause", 0, 0)
 
 
 @contextmanager
@@ -102,12 +119,15 @@ def stopping_on_signals() -> Iterator[None]:
     """For the time of the block, SIGINT and SIGTERM make the stages stop at their next report.
 
     A second signal, or a stage that does not notice the first for a while, ends the process at once; that is safe,
-    because files are written whole or not at all. Outside the main thread the block changes nothing.
+    because files are written whole or not at all. Outside the main thread the block changes nothing. A block within
+    another one keeps a request that came before it.
     """
+    global _stoppable
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _stop.clear()
+    if not _stoppable:
+        _stop.clear()
     watchdogs: list[threading.Timer] = []
 
     def stop(number: int, _frame: Any) -> None:
@@ -120,9 +140,11 @@ def stopping_on_signals() -> Iterator[None]:
         watchdogs.append(watchdog)
 
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    _stoppable += 1
     try:
         yield
     finally:
+        _stoppable -= 1
         for watchdog in watchdogs:
             watchdog.cancel()
         for number, handler in earlier.items():

@@ -1,0 +1,51 @@
+"""Iterations of self-play one after another: the nightly job."""
+
+import time
+from typing import Annotated, Any
+
+from prefect import flow, get_run_logger
+from pydantic import Field
+
+from flows.iterate import iterate
+from rlm_core.progress import pause, stopping_on_signals
+from rlm_core.series import Limits, Series
+
+
+@flow(name="improve")
+def improve(
+    config: Annotated[str, Field(min_length=1)] = "configs/quick.yaml",
+    iterations: Annotated[int, Field(ge=0)] = 0,
+    stalled_after: Annotated[int, Field(ge=0)] = 6,
+    hours: Annotated[float, Field(gt=0)] | None = None,
+    pause_s: Annotated[float, Field(ge=0)] = 0.0,
+) -> dict[str, Any]:
+    """Run iterations of a project one after another, each a run of `iterate`, until a limit is reached.
+
+    One iteration of a project is at work at a time. When another run has the project, an iteration waits for it as
+    long as `prefect.wait_for_project_s` in the config says (0 by default: it fails at once and says who has it).
+
+    An iteration that was stopped before is continued first.
+
+    Args:
+        config: path of the config file, relative to the working directory of the deployment.
+        iterations: how many to run at most. 0 goes on until another limit is reached or the run is cancelled.
+        stalled_after: ends when the gate has rejected so many candidates in a row. 0 never does.
+        hours: no iteration is begun that would end later than so many hours from the start, were it to take as long as
+            the longest before it. Empty is no limit.
+        pause_s: seconds to wait between two iterations.
+
+    Returns:
+        Why it ended and the outcome of each iteration, as JSON data.
+    """
+    log = get_run_logger()
+    series = Series(Limits(iterations, stalled_after, hours))
+    with stopping_on_signals():
+        while (reason := series.over(pause_s if series.outcomes else 0.0)) is None:
+            if series.outcomes:
+                pause(pause_s)
+            started = time.monotonic()
+            decision = iterate(config)["decision"]
+            series.add(decision["outcome"], time.monotonic() - started)
+            log.info("iteration %s: %s: %s", decision["iteration"], decision["outcome"], decision["reason"])
+    log.info("ended: %s", reason)
+    return {"ended": reason, "outcomes": series.outcomes}

@@ -1,0 +1,59 @@
+"""Iterations one after another, and when that ends."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rlm_core.records import Outcome
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a series, whichever comes first."""
+
+    iterations: int = 0
+    """How many; 0 is no limit."""
+    stalled_after: int = 0
+    """Candidates rejected in a row; 0 is no limit."""
+    hours: float | None = None
+    """No iteration is begun that would end later, were it to take as long as the longest before it."""
+
+
+@dataclass
+class Series:
+    """The iterations of one run of `improve`."""
+
+    limits: Limits
+    outcomes: list[Outcome] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
+    _longest_s: float = 0.0
+
+    def add(self, outcome: Outcome, seconds: float) -> None:
+        """An iteration ended so, after so long."""
+        self.outcomes.append(outcome)
+        self._longest_s = max(self._longest_s, seconds)
+
+    @property
+    def rejected_in_a_row(self) -> int:
+        """At the end."""
+        return next(
+            (n for n, outcome in enumerate(reversed(self.outcomes)) if outcome != "rejected"), len(self.outcomes)
+        )
+
+    def over(self, pause_s: float = 0.0) -> str | None:
+        """Why no further iteration is begun, or None when one is, `pause_s` from now."""
+        return next(self._reasons(pause_s), None)
+
+    def _reasons(self, pause_s: float) -> Iterator[str]:
+        limits, count = self.limits, len(self.outcomes)
+        if limits.iterations and count >= limits.iterations:
+            yield f"all {count} iterations are done"
+        if limits.stalled_after and self.rejected_in_a_row >= limits.stalled_after:
+            yield f"stalled: {self.rejected_in_a_row} candidates in a row were rejected"
+        if limits.hours is not None and count:
+            left_s = limits.hours * 3_600 - (time.monotonic() - self._started) - pause_s
+            if left_s < self._longest_s:
+                yield (
+                    f"{max(0.0, left_s) / 60:.0f} minutes are left of {limits.hours:g} hours, "
+                    f"and an iteration takes {self._longest_s / 60:.0f}"
+                )

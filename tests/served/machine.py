@@ -1,0 +1,122 @@
+"""One machine's Prefect: commands, what they started, what its server says."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+_WAIT_S = 300
+"""For anything: the machine may be busy."""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+class Machine:
+    """Runs Prefect's commands against a server of its own, whose home is a directory that only it has."""
+
+    def __init__(self, home: Path, port: int):
+        self.home, self.port = home, port
+        self.api = f"http://127.0.0.1:{port}/api"
+        self.env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
+            "PREFECT_HOME": str(home),
+            "PREFECT_API_URL": self.api,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_WORKER_PREFETCH_SECONDS": "2",
+            "PYTHONPATH": str(ROOT),
+            "NO_PROXY": "127.0.0.1",
+            "COLUMNS": "200",
+        }
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a command of Prefect's that goes on until `end`."""
+        log = (self.home / f"{words[0]}.log").open("wb")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prefect", *words], cwd=ROOT, env=self.env, stdout=log, stderr=log
+        )
+        log.close()
+        self._started.append(process)
+        return process
+
+    def prefect(self, *words: str, code: int = 0) -> str:
+        """What a command of Prefect's printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "prefect", *words],
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_WAIT_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def ask(self, path: str, content: dict[str, Any] | None = None) -> Any:
+        """What the server answers; with `content`, to a POST."""
+        request = urllib.request.Request(
+            f"{self.api}{path}",
+            data=None if content is None else json.dumps(content).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+    def runs(self, flow: str, **names: Any) -> list[dict[str, Any]]:
+        """The runs of a flow, oldest first."""
+        wanted = {"flows": {"name": {"any_": [flow]}}, "sort": "EXPECTED_START_TIME_ASC", **names}
+        return list(self.ask("/flow_runs/filter", wanted))
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        return dict(self.ask(f"/flow_runs/{run_id}"))
+
+    def wait_until_up(self) -> None:
+        def up() -> bool:
+            try:
+                return self.ask("/health") is True
+            except OSError:
+                return False
+
+        wait_for(up)
+
+    def wait_until_over(self, run_id: str) -> dict[str, Any]:
+        """The run once it is in a final state."""
+        wait_for(lambda: self.run(run_id)["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"))
+        return self.run(run_id)
+
+    def logs(self, run_id: str) -> list[str]:
+        found = self.ask("/logs/filter", {"logs": {"flow_run_id": {"any_": [run_id]}}, "sort": "TIMESTAMP_ASC"})
+        return [line["message"] for line in found]
+
+    def end(self) -> None:
+        for process in reversed(self._started):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in reversed(self._started):
+            try:
+                process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to be in time"
+        time.sleep(0.2)

@@ -1,0 +1,99 @@
+"""The deployments, used as a person uses them: with Prefect's commands, against a server, with a worker."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlm_core.ledger import open_ledger
+from rlm_core.project import Project
+from tests.conftest import MakeConfig
+from tests.served.machine import ROOT, Machine, wait_for
+
+pytestmark = pytest.mark.timeout(600)
+
+DEPLOYED = {row["name"]: row for row in yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]}
+
+
+def started(said: str) -> str:
+    """The id of the run that `prefect deployment run` says it made."""
+    return re.search(r"UUID:\s*([0-9a-f-]{36})", said)[1]  # type: ignore[index]
+
+
+def history(config: Path) -> list[int]:
+    with open_ledger(Project(config.with_name("project")).ledger, create=False) as ledger:
+        return [entry.number for entry in ledger.history()]
+
+
+def test_everything_is_deployed_with_forms_that_say_what_to_enter(machine: Machine) -> None:
+    found = {row["name"]: row for row in machine.ask("/deployments/filter", {})}
+    assert found.keys() == DEPLOYED.keys() == {"iterate", "improve", "exam"}
+    for name, row in found.items():
+        assert row["work_pool_name"] == "rlm"
+        assert row["enforce_parameter_schema"]
+        assert row["description"] and "rlm" in row["tags"]
+        for parameter, schema in row["parameter_openapi_schema"]["properties"].items():
+            assert schema.get("description"), (name, parameter)
+    [nightly] = found["improve"]["schedules"]
+    assert nightly["active"]
+    assert nightly["schedule"]["cron"] == DEPLOYED["improve"]["schedules"][0]["cron"]
+    assert nightly["schedule"]["timezone"] == DEPLOYED["improve"]["schedules"][0]["timezone"]
+
+
+def test_a_parameter_out_of_range_is_refused_before_a_run_is_made(machine: Machine) -> None:
+    before = len(machine.runs("improve"))
+    machine.prefect("deployment", "run", "improve/improve", "--param", "iterations=-1", code=1)
+    assert len(machine.runs("improve")) == before
+
+
+def test_one_iteration_on_demand(machine: Machine, make_config: MakeConfig) -> None:
+    config = make_config()
+    said = machine.prefect("deployment", "run", "iterate/iterate", "--watch", "--param", f"config={config}")
+    run = machine.run(started(said))
+    assert run["state_name"] == "Completed"
+    assert history(config) == [1]
+
+
+def test_a_scheduled_series_runs_iterations_as_runs_of_their_own_until_it_stalls(
+    machine: Machine, make_config: MakeConfig
+) -> None:
+    """Parity row 1: N iterations, with a pause; and the gate that stalls."""
+    config = make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
+    given = {"config": str(config), "iterations": 5, "stalled_after": 2, "pause_s": 0.5}
+    said = machine.prefect(
+        "deployment", "run", "improve/improve", "--params", json.dumps(given), "--start-in", "2 seconds"
+    )
+    run = machine.wait_until_over(started(said))
+    assert run["state_name"] == "Completed", machine.logs(run["id"])
+    assert history(config) == [1, 2]
+    children = machine.runs("iterate", flow_runs={"parent_flow_run_id": {"any_": [run["id"]]}})
+    assert [child["state_name"] for child in children] == ["Completed", "Completed"]
+    wait_for(lambda: any("stalled: 2 candidates in a row were rejected" in line for line in machine.logs(run["id"])))
+
+
+def test_a_cancelled_series_ends_cleanly_and_is_continued_by_the_next_run(
+    machine: Machine, make_config: MakeConfig
+) -> None:
+    """Parity rows 1 and 28: without end until it is cancelled."""
+    config = make_config(train={"epochs": 400, "minibatch": 6})
+    project = Project(config.with_name("project"))
+    said = machine.prefect("deployment", "run", "improve/improve", "--param", f"config={config}")
+    run_id = started(said)
+    metrics = project.run(1) / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 2)
+    machine.prefect("flow-run", "cancel", run_id)
+    run = machine.wait_until_over(run_id)
+    assert run["state_name"] == "Cancelled", machine.logs(run_id)
+    with project.held():  # nothing of it is at work
+        steps = len(metrics.read_text().splitlines())
+    [child] = machine.runs("iterate", flow_runs={"parent_flow_run_id": {"any_": [run_id]}})
+    assert child["state_type"] not in ("RUNNING", "PENDING"), child["state"]
+    print(child["state"], run["state"])
+
+    machine.prefect("deployment", "run", "iterate/iterate", "--watch", "--param", f"config={config}")
+    assert history(config) == [1]
+    numbers = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
+    assert len(numbers) > steps
+    assert numbers == sorted(set(numbers))
