@@ -17,7 +17,7 @@ from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
 
 ROOT = Path(__file__).parents[2]
-_MEASURED = {"duration_s", "path"}
+_MEASURED = {"duration_s", "sampling_s", "path"}
 """Parts of a record that differ from run to run, or from place to place."""
 
 
