@@ -56,8 +56,8 @@ class Program:
 
     @property
     def difficulty(self) -> int:
-        """1 for what costs one or two, then one more for each more that it costs."""
-        return max(1, self.start.cost + sum(link.cost for link in self.links) - 1)
+        """1 for what costs one or two, 2 for three or four, and so on."""
+        return (self.start.cost + sum(link.cost for link in self.links) + 1) // 2
 
     @property
     def entry_point(self) -> str:

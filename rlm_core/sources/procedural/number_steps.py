@@ -37,7 +37,7 @@ STARTS = (
         "ints",
         "a + b",
         ("a list of the numbers of the list {a} followed by those of the list {b}",),
-        cost=1,
+        cost=2,
         verb=(
             "appends the numbers of the list {b} to those of the list {a}",
             "puts the numbers of the list {a}, followed by those of the list {b}, into one list",
@@ -49,7 +49,7 @@ STARTS = (
         "ints",
         "[n for n in a if n in b]",
         ("a list of the numbers in the list {a} that are also in the list {b}",),
-        cost=2,
+        cost=3,
         verb=("keeps only those numbers of the list {a} that are also in the list {b}",),
     ),
 )
@@ -62,6 +62,8 @@ _MAPS = (
         "[n * n for n in {x}]",
         ("the squares of {xs}",),
         ("squares each of {xs}", "multiplies each of {xs} by itself"),
+        cost=1,
+        alone=("{xs}, each multiplied by itself",),
     ),
     Step("cubes", "ints", "ints", "[n ** 3 for n in {x}]", ("the cubes of {xs}",), ("cubes each of {xs}",)),
     Step(
@@ -71,6 +73,8 @@ _MAPS = (
         "[2 * n for n in {x}]",
         ("the doubles of {xs}",),
         ("doubles each of {xs}",),
+        cost=1,
+        alone=("{xs}, each multiplied by 2",),
     ),
     Step(
         "absolute",
@@ -79,6 +83,7 @@ _MAPS = (
         "[abs(n) for n in {x}]",
         ("the absolute values of {xs}",),
         ("replaces each of {xs} by its absolute value", "takes the absolute value of each of {xs}"),
+        cost=1,
     ),
     Step(
         "negated",
@@ -87,6 +92,7 @@ _MAPS = (
         "[-n for n in {x}]",
         ("the results of multiplying each of {xs} by -1",),
         ("multiplies each of {xs} by -1", "changes the sign of each of {xs}"),
+        alone=("{xs}, each multiplied by -1",),
     ),
     Step(
         "plus_{k}",
@@ -97,6 +103,8 @@ _MAPS = (
         ("adds {k} to each of {xs}", "increases each of {xs} by {k}"),
         constants=(1, 2, 3, 5, 10),
         argument=Argument("k", "int", "small"),
+        cost=1,
+        alone=("{xs}, each increased by {k}", "{xs} with {k} added to each"),
     ),
     Step(
         "times_{k}",
@@ -107,6 +115,8 @@ _MAPS = (
         ("multiplies each of {xs} by {k}",),
         constants=(3, 4, 5, 10),
         argument=Argument("k", "int", "small"),
+        cost=1,
+        alone=("{xs}, each multiplied by {k}",),
     ),
     Step(
         "halves",
@@ -128,6 +138,7 @@ _SELECTIONS = (
         "[n for n in {x} if n % 2 == 0]",
         ("the even numbers {in}",),
         ("keeps only the even numbers {in}", "picks the even numbers {in}"),
+        cost=1,
     ),
     Step(
         "odd",
@@ -136,6 +147,7 @@ _SELECTIONS = (
         "[n for n in {x} if n % 2 != 0]",
         ("the odd numbers {in}",),
         ("keeps only the odd numbers {in}", "picks the odd numbers {in}"),
+        cost=1,
     ),
     Step(
         "positive",
@@ -144,6 +156,7 @@ _SELECTIONS = (
         "[n for n in {x} if n > 0]",
         ("the positive numbers {in}", "the numbers greater than 0 {in}"),
         ("keeps only the positive numbers {in}", "drops every number below 1 {in}"),
+        cost=1,
     ),
     Step(
         "negative",
@@ -152,6 +165,7 @@ _SELECTIONS = (
         "[n for n in {x} if n < 0]",
         ("the negative numbers {in}", "the numbers less than 0 {in}"),
         ("keeps only the negative numbers {in}",),
+        cost=1,
     ),
     Step(
         "over_{k}",
@@ -162,6 +176,7 @@ _SELECTIONS = (
         ("keeps only the numbers greater than {k} {in}",),
         constants=(2, 3, 5, 10),
         argument=Argument("limit", "int", "limit"),
+        cost=1,
     ),
     Step(
         "under_{k}",
@@ -172,6 +187,7 @@ _SELECTIONS = (
         ("keeps only the numbers less than {k} {in}",),
         constants=(3, 5, 10),
         argument=Argument("limit", "int", "limit"),
+        cost=1,
     ),
     Step(
         "multiples_of_{k}",
@@ -194,6 +210,7 @@ _ORDERS = (
         ("{xs} in reverse order", "{xs}, from last to first"),
         ("reverses the order of {xs}", "puts {xs} in reverse order"),
         trailing=True,
+        cost=1,
     ),
     Step(
         "ascending",
@@ -203,6 +220,7 @@ _ORDERS = (
         ("{xs}, sorted from smallest to largest", "{xs} in ascending order"),
         ("sorts {xs} from smallest to largest", "puts {xs} in ascending order"),
         trailing=True,
+        cost=1,
     ),
     Step(
         "descending",
@@ -212,6 +230,7 @@ _ORDERS = (
         ("{xs}, sorted from largest to smallest", "{xs} in descending order"),
         ("sorts {xs} from largest to smallest", "puts {xs} in descending order"),
         trailing=True,
+        cost=1,
     ),
     Step(
         "different",
@@ -221,7 +240,7 @@ _ORDERS = (
         ("{xs} without repetitions, each at its first place",),
         ("removes repetitions from {xs}, keeping the first of equal ones,",),
         trailing=True,
-        cost=2,
+        cost=3,
     ),
     Step(
         "first_{k}",
@@ -266,7 +285,7 @@ _ORDERS = (
 )
 
 _REDUCTIONS = (
-    Step("sum", "ints", "int", "sum({x})", ("the sum of {xs}", "the total of {xs}"), ("adds up {xs}",)),
+    Step("sum", "ints", "int", "sum({x})", ("the sum of {xs}", "the total of {xs}"), ("adds up {xs}",), cost=1),
     Step(
         "product",
         "ints",
@@ -284,6 +303,7 @@ _REDUCTIONS = (
         ("the largest of {xs}", "the largest number {in}", "the maximum of {xs}"),
         ("finds the largest of {xs}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "smallest",
@@ -293,8 +313,9 @@ _REDUCTIONS = (
         ("the smallest of {xs}", "the smallest number {in}", "the minimum of {xs}"),
         ("finds the smallest of {xs}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
-    Step("count", "ints", "int", "len({x})", ("the number of {bare}", "the count of {bare}"), ("counts {xs}",)),
+    Step("count", "ints", "int", "len({x})", ("the number of {bare}", "the count of {bare}"), ("counts {xs}",), cost=1),
     Step(
         "first",
         "ints",
@@ -303,6 +324,7 @@ _REDUCTIONS = (
         ("the first number {in}", "the first of {xs}"),
         ("takes the first of {xs}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "last",
@@ -312,6 +334,7 @@ _REDUCTIONS = (
         ("the last number {in}", "the last of {xs}"),
         ("takes the last of {xs}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "range",
@@ -334,6 +357,8 @@ _ARITHMETIC = (
         ("adds {k} to {x}",),
         constants=(1, 2, 3, 5, 10, 100),
         trailing=True,
+        cost=1,
+        alone=("{x} plus {k}",),
     ),
     Step(
         "minus_{k}",
@@ -344,6 +369,8 @@ _ARITHMETIC = (
         ("subtracts {k} from {x}",),
         constants=(1, 2, 3, 5, 10),
         trailing=True,
+        cost=1,
+        alone=("{x} minus {k}",),
     ),
     Step(
         "times_{k}",
@@ -353,10 +380,29 @@ _ARITHMETIC = (
         ("{k} times {x}",),
         ("multiplies {x} by {k}",),
         constants=(2, 3, 4, 5, 10),
+        cost=1,
+        alone=("{x} multiplied by {k}", "{x} times {k}"),
     ),
-    Step("square", "int", "int", "{x} ** 2", ("the square of {x}",), ("squares {x}",)),
-    Step("cube", "int", "int", "{x} ** 3", ("the cube of {x}",), ("cubes {x}",)),
-    Step("absolute", "int", "int", "abs({x})", ("the absolute value of {x}",), ("takes the absolute value of {x}",)),
+    Step(
+        "square",
+        "int",
+        "int",
+        "{x} ** 2",
+        ("the square of {x}",),
+        ("squares {x}",),
+        cost=1,
+        alone=("{x} multiplied by itself",),
+    ),
+    Step("cube", "int", "int", "{x} ** 3", ("the cube of {x}",), ("cubes {x}",), cost=1),
+    Step(
+        "absolute",
+        "int",
+        "int",
+        "abs({x})",
+        ("the absolute value of {x}",),
+        ("takes the absolute value of {x}",),
+        cost=1,
+    ),
     Step(
         "half",
         "int",
@@ -387,7 +433,7 @@ _ARITHMETIC = (
         ("the sum of the digits of {x}",),
         ("adds up the digits of {x}",),
         guard=_NATURAL,
-        cost=2,
+        cost=3,
     ),
     Step(
         "digit_count",
@@ -397,7 +443,7 @@ _ARITHMETIC = (
         ("the number of digits of {x}",),
         ("counts the digits of {x}",),
         guard=_NATURAL,
-        cost=2,
+        cost=3,
     ),
     Step(
         "up_to",
@@ -407,8 +453,8 @@ _ARITHMETIC = (
         ("the integers from 1 to {x}", "the whole numbers from 1 to {x}"),
         ("lists the integers from 1 to {x}",),
         guard="1 <= {x} <= 12",
-        cost=1,
         trailing=True,
+        cost=1,
     ),
     Step(
         "divisors",
@@ -418,8 +464,8 @@ _ARITHMETIC = (
         ("the divisors of {x} in ascending order",),
         ("lists the divisors of {x} in ascending order",),
         guard="1 <= {x} <= 200",
-        cost=2,
         trailing=True,
+        cost=3,
     ),
     Step(
         "digits",
@@ -429,8 +475,8 @@ _ARITHMETIC = (
         ("the digits of {x} from left to right",),
         ("lists the digits of {x} from left to right",),
         guard=_NATURAL,
-        cost=2,
         trailing=True,
+        cost=3,
     ),
 )
 

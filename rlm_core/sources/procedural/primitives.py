@@ -58,7 +58,10 @@ class Step:
     """Noun phrases for what comes out, and for lists for the elements of it; one is chosen by the seed."""
     verb: tuple[str, ...] = ()
     """What is done, in the third person; none for what can only come last."""
-    cost: int = 1
+    alone: tuple[str, ...] = ()
+    """More noun phrases, for this step alone on one argument; within others they would not be clear."""
+    cost: int = 2
+    """1 for what a small model can do, 3 for what is long to write."""
     guard: str = "True"
     """When the step makes sense, as Python; inputs for which it is false are in no case."""
     trailing: bool = False

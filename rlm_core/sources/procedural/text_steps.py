@@ -54,6 +54,7 @@ _TEXTS = (
         ("{x} in upper case", "{x} with all letters in upper case"),
         ("turns {x} into upper case",),
         trailing=True,
+        cost=1,
     ),
     Step(
         "lower",
@@ -63,6 +64,7 @@ _TEXTS = (
         ("{x} in lower case", "{x} with all letters in lower case"),
         ("turns {x} into lower case",),
         trailing=True,
+        cost=1,
     ),
     Step(
         "reversed",
@@ -72,6 +74,7 @@ _TEXTS = (
         ("{x} reversed", "{x} spelled backwards"),
         ("reverses {x}", "writes {x} backwards"),
         trailing=True,
+        cost=1,
     ),
     Step(
         "first_{k}",
@@ -103,6 +106,7 @@ _TEXTS = (
         ("the first character of {x}",),
         ("takes the first character of {x}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "last_letter",
@@ -112,6 +116,7 @@ _TEXTS = (
         ("the last character of {x}",),
         ("takes the last character of {x}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "tail",
@@ -141,6 +146,7 @@ _TEXTS = (
         ("{x} without its spaces", "{x} with all spaces removed"),
         ("removes all spaces from {x}",),
         trailing=True,
+        cost=1,
     ),
     Step(
         "dashed",
@@ -161,6 +167,7 @@ _TEXTS = (
         constants=(2, 3),
         argument=Argument("n", "int", "small"),
         trailing=True,
+        cost=1,
     ),
     Step(
         "excited",
@@ -187,8 +194,8 @@ _TEXTS = (
         '"".join(c for c in {x} if c not in "aeiouAEIOU")',
         ("{x} without its vowels (a, e, i, o, u in either case)",),
         ("removes the vowels (a, e, i, o, u in either case) from {x}",),
-        cost=2,
         trailing=True,
+        cost=3,
     ),
     Step(
         "every_second",
@@ -218,6 +225,7 @@ _COUNTS = (
         "len({x})",
         ("the length of {x}", "the number of characters in {x}"),
         ("takes the length of {x}",),
+        cost=1,
     ),
     Step(
         "count_{k}",
@@ -230,6 +238,7 @@ _COUNTS = (
         ),
         ('counts the lower case letter "{k}" in {x}',),
         constants=("a", "e", "o", "t"),
+        cost=1,
     ),
     Step(
         "vowel_count",
@@ -238,7 +247,7 @@ _COUNTS = (
         'sum(c in "aeiouAEIOU" for c in {x})',
         ("the number of vowels (a, e, i, o, u in either case) in {x}",),
         ("counts the vowels (a, e, i, o, u in either case) in {x}",),
-        cost=2,
+        cost=3,
     ),
     Step(
         "capital_count",
@@ -247,7 +256,7 @@ _COUNTS = (
         "sum(c.isupper() for c in {x})",
         ("the number of upper case letters in {x}",),
         ("counts the upper case letters in {x}",),
-        cost=2,
+        cost=3,
     ),
     Step(
         "space_count", "text", "int", '{x}.count(" ")', ("the number of spaces in {x}",), ("counts the spaces in {x}",)
@@ -260,6 +269,7 @@ _COUNTS = (
         ("the number of words in {x}",),
         ("counts the words in {x}",),
         guard=_PLAIN,
+        cost=1,
     ),
     Step(
         "words",
@@ -269,6 +279,7 @@ _COUNTS = (
         ("the words of {x}", "the words in {x}"),
         ("splits {x} into words",),
         guard=_PLAIN,
+        cost=1,
     ),
 )
 
@@ -281,6 +292,7 @@ _WORDS = (
         ("{xs}, each in upper case",),
         ("turns each of {xs} into upper case",),
         trailing=True,
+        cost=1,
     ),
     Step(
         "backwards",
@@ -316,6 +328,7 @@ _WORDS = (
         "[len(w) for w in {x}]",
         ("the lengths of {xs}",),
         ("measures the length of each of {xs}",),
+        cost=1,
     ),
     Step(
         "plural",
@@ -325,6 +338,7 @@ _WORDS = (
         ('{xs}, each with the letter "s" added at the end',),
         ('adds the letter "s" to the end of each of {xs}',),
         trailing=True,
+        cost=1,
     ),
     Step(
         "longer_than_{k}",
@@ -335,6 +349,7 @@ _WORDS = (
         ("keeps only the words with more than {k} characters {in}",),
         constants=(3, 4, 5),
         argument=Argument("n", "int", "length"),
+        cost=1,
     ),
     Step(
         "shorter_than_{k}",
@@ -355,6 +370,7 @@ _WORDS = (
         ('keeps only the words containing the letter "{k}" {in}',),
         guard=_LOWER,
         constants=("a", "e", "r"),
+        cost=1,
     ),
     Step(
         "starting_with_{k}",
@@ -374,6 +390,7 @@ _WORDS = (
         ("{xs}, from last to first",),
         ("reverses the order of {xs}",),
         trailing=True,
+        cost=1,
     ),
     Step(
         "alphabetical",
@@ -384,6 +401,7 @@ _WORDS = (
         ("sorts {xs} alphabetically",),
         guard=_LOWER,
         trailing=True,
+        cost=1,
     ),
     Step(
         "by_length",
@@ -403,6 +421,7 @@ _WORDS = (
         ("the first word {in}", "the first of {xs}"),
         ("takes the first of {xs}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "last",
@@ -412,6 +431,7 @@ _WORDS = (
         ("the last word {in}", "the last of {xs}"),
         ("takes the last of {xs}",),
         guard=_NOT_EMPTY,
+        cost=1,
     ),
     Step(
         "longest",
@@ -448,6 +468,7 @@ _WORDS = (
         ("the string made by joining {xs} with single spaces",),
         ("joins {xs} with single spaces",),
         trailing=True,
+        cost=1,
     ),
     Step(
         "hyphenated",
@@ -458,7 +479,15 @@ _WORDS = (
         ("joins {xs} with hyphens",),
         trailing=True,
     ),
-    Step("count", "words", "int", "len({x})", ("the number of {bare}",), ("counts {xs}",)),
+    Step(
+        "count",
+        "words",
+        "int",
+        "len({x})",
+        ("the number of {bare}",),
+        ("counts {xs}",),
+        cost=1,
+    ),
 )
 
 STEPS = (*_TEXTS, *_COUNTS, *_WORDS)

@@ -67,7 +67,7 @@ class _Words:
         """ "the sum of the even numbers in the list `numbers`" """
         phrase = self._start(program.start)
         for link in program.links:
-            phrase = self._noun(link, phrase)
+            phrase = self._noun(link, phrase, alone=len(program.links) == len(program.start.arguments) == 1)
         return phrase.whole
 
     def step_by_step(self, program: Program) -> str:
@@ -100,8 +100,8 @@ class _Words:
     def _arguments(self, start: Start) -> dict[str, str]:
         return {key: self._named(each) for key, each in zip("ab", start.arguments, strict=False)}
 
-    def _noun(self, link: Link, phrase: _Phrase) -> _Phrase:
-        words = self._filled(link, link.step.noun, phrase)
+    def _noun(self, link: Link, phrase: _Phrase, alone: bool = False) -> _Phrase:
+        words = self._filled(link, link.step.noun + (link.step.alone if alone else ()), phrase)
         if link.step.gives not in LISTS:
             return _Phrase(words)
         return _Phrase.of_list(f"a list of {words}", words, f"among {words}")
