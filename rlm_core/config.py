@@ -85,7 +85,7 @@ class GenerateSection(Section):
     """Proposals that the model is asked for."""
     from_procedural: Count = 0
     """Proposals that are composed of primitives, new ones in each iteration; see docs/sources.md."""
-    difficulty: Annotated[dict[Difficulty, Weight], Field(min_length=1)] = {1: 0.5, 2: 0.5}
+    difficulty: Annotated[dict[Difficulty, Weight], Field(min_length=1)] = {1: 0.8, 2: 0.2}
     """Difficulties of those, 1 for the easiest, each with its weight."""
     bank: str = "bank:train"
     """Problems that are always at hand: `bank:train` or a problem file."""
