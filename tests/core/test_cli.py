@@ -143,5 +143,5 @@ def test_what_cannot_be_judged_exits_2(rlm: Rlm, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(tiny.answer(2))
     assert_refused(rlm("verify", "p.json", "missing.py"), 2, "missing.py")
     assert_refused(rlm("verify", "missing.json", "a.py"), 2, "missing.json")
-    assert_refused(rlm("verify", "bank:train", "a.py"), 2, "60 problems")
+    assert_refused(rlm("verify", "bank:train", "a.py"), 2, "116 problems")
     assert_refused(rlm("verify", "p.json", "a.py", "--sandbox", "nothing"), 2, "nothing")
