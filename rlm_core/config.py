@@ -284,8 +284,8 @@ class EvaluateSection(Section):
 
     benchmark: str = "bank:benchmark"
     holdout: str = "bank:holdout"
-    samples: Positive = 4
-    """Answers per problem."""
+    samples: Positive = 2
+    """Answers per problem. More problems tell more than more answers; docs/gate.md has what an exam can prove."""
     temperature: Temperature = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_tokens: Tokens = 72
