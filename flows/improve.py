@@ -6,12 +6,15 @@ from typing import Annotated, Any
 from prefect import flow, get_run_logger
 from pydantic import Field
 
+from flows.endings import when_stopped
 from flows.iterate import iterate
+from rlm_core.config import load_config
 from rlm_core.progress import pause, stopping_on_signals
 from rlm_core.series import Limits, Series
+from tasks.events import tell
 
 
-@flow(name="improve")
+@flow(name="improve", flow_run_name="improve · {config}", on_failure=[when_stopped])
 def improve(
     config: Annotated[str, Field(min_length=1)] = "configs/quick.yaml",
     iterations: Annotated[int, Field(ge=0)] = 0,
@@ -48,4 +51,6 @@ def improve(
             series.add(decision["outcome"], time.monotonic() - started)
             log.info("iteration %s: %s: %s", decision["iteration"], decision["outcome"], decision["reason"])
     log.info("ended: %s", reason)
+    if series.stalled:
+        tell("stalled", load_config(config).project, {"reason": reason, "outcomes": series.outcomes})
     return {"ended": reason, "outcomes": series.outcomes}

@@ -5,7 +5,10 @@ from typing import Any
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.endings import when_crashed, when_failed
 from flows.extras import require_runner
+from flows.live import progress_in_log
+from flows.names import name_this_run
 from flows.place import the_project_of
 from flows.stages import Stages
 from rlm_core.config import load_config
@@ -13,7 +16,12 @@ from rlm_core.iteration import begin
 from rlm_core.progress import stopping_on_signals
 
 
-@flow(name="iterate", task_runner=ThreadPoolTaskRunner(max_workers=4))  # type: ignore[arg-type]
+@flow(
+    name="iterate",
+    task_runner=ThreadPoolTaskRunner(max_workers=4),  # type: ignore[arg-type]
+    on_failure=[when_failed],
+    on_crashed=[when_crashed],
+)
 def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     """Generate, mutate, filter, roll out, verify, train, evaluate, and let the gate decide.
 
@@ -25,8 +33,10 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     """
     settings = load_config(config)
     require_runner(settings.prefect)
-    with stopping_on_signals(), the_project_of(settings):
-        stages = Stages(begin(settings), settings)
+    with stopping_on_signals(), the_project_of(settings), progress_in_log():
+        iteration = begin(settings)
+        name_this_run(f"{iteration.name} · iteration {iteration.number}")
+        stages = Stages(iteration, settings)
         proposals = stages.generate()
         mutants = stages.mutate(proposals)
         problems = stages.filter(proposals, mutants)

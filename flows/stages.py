@@ -74,13 +74,13 @@ class Stages:
         counts = announce_shards(count, self._config.rollout)
         with verify_runner(self._config) as runner:
             return FanOut(
-                sample=lambda shard: self._rollout(problems, shard),
-                judge=lambda shard, rollouts: self._verify(problems, shard, rollouts, runner),
+                sample=lambda shard: self._rollout(problems, shard, f"{shard + 1}/{len(counts)}"),
+                judge=lambda shard, rollouts: self._verify(problems, f"{shard + 1}/{len(counts)}", rollouts, runner),
                 runner=runner,
             ).run(counts)
 
-    def _rollout(self, problems: Result, shard: int) -> PrefectFuture[Result]:
-        return self._task(rollout, f"rollout-{shard:03d}").submit(
+    def _rollout(self, problems: Result, shard: int, of: str) -> PrefectFuture[Result]:
+        return self._task(rollout, f"rollout shard {of}").submit(
             **self._common(self._config.prefect.rollout_timeout_s),
             learner=self._it.learner,
             problems=problems,
@@ -89,9 +89,9 @@ class Stages:
             seed=self._it.stage_seed("rollout"),
         )
 
-    def _verify(self, problems: Result, shard: int, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
+    def _verify(self, problems: Result, of: str, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
         return runner.submit(
-            self._task(verify, f"verify-{shard:03d}"),
+            self._task(verify, f"verify shard {of}"),
             **self._common(self._config.prefect.verify_timeout_s, judges=True),
             problems=problems,
             rollouts=rollouts,
@@ -115,7 +115,7 @@ class Stages:
     def evaluate(self, trained: Result) -> list[Result]:
         """Exams of the base model, the incumbent and the candidate; those that were sat before are not sat again."""
         return [
-            self._task(evaluate, f"evaluate-{who}-{kind}")(
+            self._task(evaluate, f"{who} sits the {kind}")(
                 **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True),
                 project=self._it.project,
                 who=who,
@@ -139,7 +139,8 @@ class Stages:
         return conclude(self._it, self._config, decision, made, rollouts, verdicts, trained, exams)
 
     def _task(self, stage: Any, run_name: str | None = None) -> Any:
-        return placed(stage, self._it, self._config.prefect, task_run_name=run_name or stage.name)
+        name = f"iteration {self._it.number} · {run_name or stage.name}"
+        return placed(stage, self._it, self._config.prefect, task_run_name=name)
 
     def _common(self, timeout_s: float, reads: list[str] | None = None, judges: bool = False) -> dict[str, Any]:
         """What every stage is given: where, for how long at most, and which files it reads as they are now."""

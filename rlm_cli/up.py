@@ -156,7 +156,7 @@ class _Machine:
         wanted = {
             "flow_runs": {
                 "state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING", "PAUSED"]}},
-                "parent_flow_run_id": {"is_null_": True},
+                "parent_task_run_id": {"is_null_": True},
             },
             "work_pools": {"name": {"any_": [POOL]}},
         }

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -13,57 +13,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from rlm_core.progress import Progress
+from rlm_core.stage_progress import StageProgress
 
-_NAMES = {
-    "generate": "generate (proposals)",
-    "mutate": "mutate (variations)",
-    "rollout": "rollout (answers)",
-    "verify": "verify (answers)",
-    "train": "train (steps)",
-    "evaluate": "evaluate (answers)",
-    "evaluate_verify": "evaluate (judged)",
-}
 _QUIET_EVERY_S = 10.0
 """Without a terminal, a line per stage at most this often."""
 
 
 @dataclass
-class _Stage:
-    """What is known of one stage, over all its parts."""
+class _Shown:
+    """What of a stage is on the terminal."""
 
-    name: str
-    parts: dict[str, Progress] = field(default_factory=dict)
-    started: float = field(default_factory=time.monotonic)
-    first_done: float | None = None
+    stage: StageProgress
     printed: float = 0.0
     bar: TaskID | None = None
-
-    @property
-    def done(self) -> int:
-        return sum(part.done for part in self.parts.values())
-
-    @property
-    def total(self) -> int:
-        return sum(part.total for part in self.parts.values())
-
-    def figure(self, name: str) -> float:
-        return sum(part.figures.get(name, 0.0) for part in self.parts.values())
-
-    def details(self) -> str:
-        """Tokens per second, pass rate and estimated time left, those of them that the stage has."""
-        words = []
-        elapsed = time.monotonic() - self.started
-        if tokens := self.figure("tokens"):
-            seconds = self.figure("seconds") or elapsed
-            words.append(f"{tokens / max(seconds, 1e-9):.0f} tokens/s")
-        if self.name in ("verify", "evaluate_verify") and self.done:
-            words.append(f"{self.figure('passed') / self.done:.0%} passed")
-        found = int(self.figure("found"))
-        if found < self.done < self.total:
-            words.append(f"about {elapsed / (self.done - found) * (self.total - self.done):.0f} s left")
-        if found:
-            words.append(f"{found} were finished before")
-        return ", ".join(words)
 
 
 class Watcher:
@@ -80,7 +42,7 @@ class Watcher:
             TextColumn("{task.fields[details]}"),
             console=self._console,
         )
-        self._stages: dict[str, _Stage] = {}
+        self._stages: dict[str, _Shown] = {}
         self._lock = threading.Lock()
 
     def say(self, line: str) -> None:
@@ -111,22 +73,19 @@ class Watcher:
 
     def __call__(self, progress: Progress) -> None:
         with self._lock:
-            stage = self._stages.setdefault(progress.stage, _Stage(progress.stage))
+            shown = self._stages.setdefault(progress.stage, _Shown(StageProgress(progress.stage)))
             if progress.total == 0:  # a sign of life between two steps
                 return
-            if stage.figure("tokens") == 0 and progress.figures.get("tokens"):
-                stage.started = time.monotonic() - progress.figures.get("seconds", 0.0)
-            stage.parts[progress.part] = progress
-            self._draw(stage)
+            shown.stage.add(progress)
+            self._draw(shown)
 
-    def _draw(self, stage: _Stage) -> None:
-        title = _NAMES.get(stage.name, stage.name)
+    def _draw(self, shown: _Shown) -> None:
+        stage = shown.stage
         if not self._live:
-            finished = stage.done == stage.total
-            if finished or time.monotonic() - stage.printed >= _QUIET_EVERY_S:
-                stage.printed = time.monotonic()
-                self.say(f"{title}: {stage.done} of {stage.total}  {stage.details()}")
+            if stage.done == stage.total or time.monotonic() - shown.printed >= _QUIET_EVERY_S:
+                shown.printed = time.monotonic()
+                self.say(stage.line())
             return
-        if stage.bar is None:
-            stage.bar = self._bars.add_task(title, total=stage.total, details="")
-        self._bars.update(stage.bar, completed=stage.done, total=stage.total, details=stage.details())
+        if shown.bar is None:
+            shown.bar = self._bars.add_task(stage.title, total=stage.total, details="")
+        self._bars.update(shown.bar, completed=stage.done, total=stage.total, details=stage.details())

@@ -1,21 +1,17 @@
 """A decision as a page that a person can judge it by, in Markdown."""
 
-import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.exam_answers import Answers
+from rlm_core.markdown import fenced, side_by_side, wrapped
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison
 from rlm_core.train import TrainReport
 
 _SHOWN = 5
 """Problems gained and lost whose answers are shown, of each suite."""
-_COLUMN = 56
-_LINES = 30
 
 
 @dataclass(frozen=True)
@@ -120,36 +116,10 @@ def _changed(suite: SuiteShown, title: str, problem: str) -> str:
     text = side_by_side(f"incumbent, {verbs[0]}\n\n{left}", f"candidate, {verbs[1]}\n\n{right}")
     parts = [f"### {title}"]
     if problem in suite.prompts:
-        parts.append(_fenced("\n".join(_wrapped(suite.prompts[problem], 2 * _COLUMN))))
-    return "\n\n".join([*parts, _fenced(text)])
+        parts.append(wrapped(suite.prompts[problem]))
+    return "\n\n".join([*parts, fenced(text)])
 
 
 def _pick(answers: Answers, problem: str, passed: bool) -> str:
     given = answers.get(problem, [])
     return next((answer.text for answer in given if answer.passed is passed), "(this answer was not kept)")
-
-
-def side_by_side(left: str, right: str) -> str:
-    """Two texts in two columns. They come from a model: what could not be shown in a line is left out."""
-    rows = zip_longest(_wrapped(left, _COLUMN), _wrapped(right, _COLUMN), fillvalue="")
-    return "\n".join(f"{a:<{_COLUMN}} | {b}".rstrip() for a, b in rows)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines = [
-        part
-        for line in text.splitlines()
-        for part in textwrap.wrap(_printable(line.expandtabs(4)), width, drop_whitespace=False) or [""]
-    ]
-    return lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…"]
-
-
-def _printable(line: str) -> str:
-    return "".join(character if character.isprintable() else "�" for character in line)
-
-
-def _fenced(text: str) -> str:
-    """A code block that the text cannot end."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"

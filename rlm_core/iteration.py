@@ -51,6 +51,11 @@ class Iteration(Record):
     started: float
     """On the monotonic clock: the other one may jump."""
 
+    @property
+    def name(self) -> str:
+        """Of the project."""
+        return Path(self.project).name
+
     def stage_seed(self, stage: str) -> int:
         return derive_seed(self.seed, stage)
 

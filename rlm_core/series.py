@@ -40,6 +40,10 @@ class Series:
             (n for n, outcome in enumerate(reversed(self.outcomes)) if outcome != "rejected"), len(self.outcomes)
         )
 
+    @property
+    def stalled(self) -> bool:
+        return bool(self.limits.stalled_after) and self.rejected_in_a_row >= self.limits.stalled_after
+
     def over(self, pause_s: float = 0.0) -> str | None:
         """Why no further iteration is begun, or None when one is, `pause_s` from now."""
         return next(self._reasons(pause_s), None)
@@ -48,7 +52,7 @@ class Series:
         limits, count = self.limits, len(self.outcomes)
         if limits.iterations and count >= limits.iterations:
             yield f"all {count} iterations are done"
-        if limits.stalled_after and self.rejected_in_a_row >= limits.stalled_after:
+        if self.stalled:
             yield f"stalled: {self.rejected_in_a_row} candidates in a row were rejected"
         if limits.hours is not None and count:
             left_s = limits.hours * 3_600 - (time.monotonic() - self._started) - pause_s

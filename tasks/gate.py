@@ -6,11 +6,18 @@ from rlm_core.conclude import explain, finish, propose
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.records import GateDecision, StageResult
-from tasks.pages import publish
+from tasks.events import tell
+from tasks.pages import publish, publish_ended
 from tasks.stage import TAGS, results_of
 
 
-@task(name="gate", tags=TAGS, description="The candidate is compared with the incumbent.", persist_result=False)
+@task(
+    name="gate",
+    task_run_name="iteration {iteration.number} · gate",
+    tags=TAGS,
+    description="The candidate is compared with the incumbent.",
+    persist_result=False,
+)
 def gate(iteration: Iteration, config: Config, trained: dict, exams: list[dict]) -> tuple[GateDecision, str]:
     """The decision by the configured rule, and its page."""
     decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
@@ -19,7 +26,13 @@ def gate(iteration: Iteration, config: Config, trained: dict, exams: list[dict])
     return decision, page
 
 
-@task(name="conclude", tags=TAGS, description="The decision goes to the ledger.", persist_result=False)
+@task(
+    name="conclude",
+    task_run_name="iteration {iteration.number} · conclude",
+    tags=TAGS,
+    description="The decision goes to the ledger.",
+    persist_result=False,
+)
 def conclude(
     iteration: Iteration,
     config: Config,
@@ -44,6 +57,9 @@ def conclude(
         training,
         reports,
     )
+    publish_ended(iteration)
+    told = decision.model_dump(mode="json", include={"iteration", "reason", "benchmark", "holdout", "candidate"})
+    tell(decision.outcome, iteration.project, told)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
 
 

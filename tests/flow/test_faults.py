@@ -238,7 +238,7 @@ def test_a_model_that_ran_out_of_memory_tries_again_and_says_so(
     iterate(str(config))
     told = [line for line in warnings(caplog) if "is tried again" in line]
     assert len(told) == 2
-    assert all(line.startswith("rollout-00") and "Unable to allocate" in line for line in told)
+    assert all(line.startswith("iteration 1 · rollout shard ") and "Unable to allocate" in line for line in told)
     assert outcome(project_of(config)) == expected
 
 

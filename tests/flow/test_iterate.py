@@ -26,6 +26,8 @@ FILES = {
     "config.json",
     "decision.json",
     "gate.md",
+    "iteration.md",
+    "learning.md",
     "metrics.jsonl",
     "mutants.jsonl",
     "mutants.rejections.jsonl",

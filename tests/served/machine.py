@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -104,10 +103,9 @@ class Machine:
         return [line["message"] for line in found]
 
     def end(self) -> None:
+        """End what was started, the last first: a worker wants to tell the server that it goes."""
         for process in reversed(self._started):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in reversed(self._started):
+            process.terminate()
             try:
                 process.wait(timeout=60)
             except subprocess.TimeoutExpired:

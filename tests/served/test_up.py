@@ -2,12 +2,16 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from rlm_core.project import Project
+from tests.conftest import MakeConfig
 from tests.served.machine import ROOT, Machine, free_port, wait_for
 
 pytestmark = pytest.mark.timeout(600)
@@ -26,7 +30,12 @@ def left_of(home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-def test_up_serves_the_deployments_until_it_is_told_to_end(tmp_path: Path, number: signal.Signals) -> None:
+def test_up_serves_the_deployments_until_it_is_told_to_end(
+    tmp_path: Path, make_config: MakeConfig, number: signal.Signals
+) -> None:
+    """Parity row 28: what is at work then is cancelled, and nothing is left running."""
+    config = make_config(train={"epochs": 400, "minibatch": 6})
+    project = Project(config.with_name("project"))
     home = tmp_path / "prefect"
     machine = Machine(home, free_port())
     up = subprocess.Popen(
@@ -47,11 +56,19 @@ def test_up_serves_the_deployments_until_it_is_told_to_end(tmp_path: Path, numbe
         assert {row["name"] for row in machine.ask("/deployments/filter", {})} == {"iterate", "improve", "exam"}
         wait_for(lambda: len(machine.ask("/work_pools/rlm/workers/filter", {})) == 1)
         assert left_of(home)
+        machine.prefect("deployment", "run", "iterate/iterate", "--param", f"config={config}")
+        wait_for(lambda: (project.run(1) / "metrics.jsonl").exists())
     finally:
         up.send_signal(number)
         rest, _ = up.communicate(timeout=300)
     assert up.returncode == 0, rest
     assert left_of(home) == []
+    with project.held() as killed:
+        assert killed is None, "it was stopped and not killed"
+    with closing(sqlite3.connect(home / "prefect.db")) as database:
+        assert database.execute("SELECT state_name FROM flow_run WHERE state_type != 'SCHEDULED'").fetchall() == [
+            ("Cancelled",)
+        ]
 
 
 def test_up_says_where_it_has_to_be_started(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""An iteration's page: its stages in counts and times, samples of its problems, answers to be looked at."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rlm_core.files import read_jsonl, read_record
+from rlm_core.markdown import code, fenced, side_by_side, table, wrapped
+from rlm_core.problems import Problem
+from rlm_core.project import Project
+from rlm_core.records import GateDecision, Rollout, Verdict
+from rlm_core.summary import Summary
+from rlm_core.suspects import suspects, why
+
+_SAMPLES = 3
+_SUSPECTS = 2
+"""Of each kind."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the files of a finished iteration say."""
+
+    summary: Summary
+    decision: GateDecision
+    problems: Sequence[Problem]
+    rollouts: Sequence[Rollout]
+    verdicts: Sequence[Verdict]
+    """Rollouts and verdicts are gone from an iteration that was pruned."""
+
+
+def read_ended(project: Project, number: int) -> Ended:
+    """Read a finished iteration's files.
+
+    Raises:
+        StageFailed: a file is missing or damaged; shards that are not there at all are not missed.
+    """
+    run = project.run(number)
+    return Ended(
+        summary=read_record(run / "summary.json", Summary),
+        decision=read_record(run / "decision.json", GateDecision),
+        problems=list(read_jsonl(run / "problems.jsonl", Problem)),
+        rollouts=[row for shard in sorted((run / "rollouts").glob("*.jsonl")) for row in read_jsonl(shard, Rollout)],
+        verdicts=[row for shard in sorted((run / "verdicts").glob("*.jsonl")) for row in read_jsonl(shard, Verdict)],
+    )
+
+
+def iteration_page(ended: Ended) -> str:
+    """The page in Markdown."""
+    decision, texts = ended.decision, {rollout.id: rollout.text for rollout in ended.rollouts}
+    parts = [
+        f"# Iteration {decision.iteration}: {decision.outcome}",
+        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+        "## Stages",
+        _stages(ended.summary, decision),
+        *_samples(ended, texts),
+        *_suspicious(ended, texts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _stages(summary: Summary, decision: GateDecision) -> str:
+    whole = sum(summary.stage_seconds.values()) or 1.0
+    exams = [
+        f"{name} {found.incumbent:.3f} → {found.candidate:.3f}"
+        for name, found in (("benchmark", decision.benchmark), ("holdout", decision.holdout))
+        if found
+    ]
+    counts = {
+        "generate": "",
+        "mutate": "",
+        "filter": f"{_listed(summary.problems_by_source)} kept, {_listed(summary.rejections_by_rule)} rejected",
+        "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
+        f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
+        "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
+        f"{summary.verify_latency.p50 * 1e3:.0f} ms each in {summary.sandbox}, {summary.infrastructure_faults} faults",
+        "train": f"{summary.trained_steps} steps on {summary.trained_tokens} tokens from {summary.useful_groups} "
+        f"useful groups, {summary.rehearsed} rehearsed",
+        "evaluate": ", ".join(exams) or "no candidate to examine",
+    }
+    rows = [
+        [stage, counts.get(stage, ""), f"{seconds:.1f}", f"{seconds / whole:.0%}"]
+        for stage, seconds in summary.stage_seconds.items()
+    ]
+    return table(["stage", "what came of it", "seconds", "share"], rows)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    return f"{sum(counts.values())} ({parts})" if counts else "0"
+
+
+def _samples(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:
+    """The problems on which the answers differ most, with the best and the worst of them."""
+    judged: dict[str, list[Verdict]] = {}
+    for verdict in ended.verdicts:
+        if verdict.status != "infrastructure" and verdict.rollout_id in texts:
+            judged.setdefault(verdict.problem_id, []).append(verdict)
+    asked = [problem for problem in ended.problems if problem.id in judged]
+    asked.sort(key=lambda problem: abs(_passed(judged[problem.id]) / len(judged[problem.id]) - 0.5))
+    if asked:
+        yield "## Samples: problems, best and worst answers"
+    for problem in asked[:_SAMPLES]:
+        order = sorted(judged[problem.id], key=lambda verdict: (verdict.reward, verdict.score))
+        worst, best = order[0], order[-1]
+        yield f"### {code(problem.entry_point)}, {_passed(order)} of {len(order)} passed"
+        yield wrapped(problem.prompt)
+        yield fenced(side_by_side(*(f"{_paid(v)}\n\n{texts[v.rollout_id]}" for v in (best, worst))))
+
+
+def _passed(verdicts: Sequence[Verdict]) -> int:
+    return sum(verdict.passed for verdict in verdicts)
+
+
+def _paid(verdict: Verdict) -> str:
+    return f"paid {verdict.reward:.2f}, {verdict.status}{f': {verdict.reason}' if verdict.reason else ''}"
+
+
+def _suspicious(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:
+    if not ended.verdicts:
+        yield "Answers and verdicts of this iteration were pruned."
+        return
+    found = suspects(ended.verdicts)
+    yield "## To be looked at"
+    if not found:
+        yield "No answer was refused although its tests passed, tried what is blocked, crashed or ran out of time."
+    else:
+        yield table(["answers that", "how many"], [[kind, str(len(those))] for kind, those in found.items()])
+    names = {problem.id: problem.entry_point for problem in ended.problems}
+    for kind, those in found.items():
+        for verdict in those[:_SUSPECTS]:
+            yield f"### {code(names.get(verdict.problem_id, '?'))} {kind}: {code(why(verdict) or 'no reason given')}"
+            yield wrapped(texts.get(verdict.rollout_id, "(this answer was not kept)"))

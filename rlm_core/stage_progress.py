@@ -1,0 +1,65 @@
+"""How far a stage is, over all its parts, in words."""
+
+import time
+from dataclasses import dataclass, field
+
+from rlm_core.progress import Progress
+
+TITLES = {
+    "generate": "generate (proposals)",
+    "mutate": "mutate (variations)",
+    "rollout": "rollout (answers)",
+    "verify": "verify (answers)",
+    "train": "train (steps)",
+    "evaluate": "evaluate (answers)",
+    "evaluate_verify": "evaluate (judged)",
+}
+
+
+@dataclass
+class StageProgress:
+    """What is known of one stage."""
+
+    name: str
+    parts: dict[str, Progress] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    def add(self, progress: Progress) -> None:
+        """What a part has reported."""
+        if self.figure("tokens") == 0 and progress.figures.get("tokens"):
+            self.started = time.monotonic() - progress.figures.get("seconds", 0.0)
+        self.parts[progress.part] = progress
+
+    @property
+    def title(self) -> str:
+        return TITLES.get(self.name, self.name)
+
+    @property
+    def done(self) -> int:
+        return sum(part.done for part in self.parts.values())
+
+    @property
+    def total(self) -> int:
+        return sum(part.total for part in self.parts.values())
+
+    def figure(self, name: str) -> float:
+        return sum(part.figures.get(name, 0.0) for part in self.parts.values())
+
+    def details(self) -> str:
+        """Tokens per second, pass rate and estimated time left, those of them that the stage has."""
+        words = []
+        elapsed = time.monotonic() - self.started
+        if tokens := self.figure("tokens"):
+            seconds = self.figure("seconds") or elapsed
+            words.append(f"{tokens / max(seconds, 1e-9):.0f} tokens/s")
+        if self.name in ("verify", "evaluate_verify") and self.done:
+            words.append(f"{self.figure('passed') / self.done:.0%} passed")
+        found = int(self.figure("found"))
+        if found < self.done < self.total:
+            words.append(f"about {elapsed / (self.done - found) * (self.total - self.done):.0f} s left")
+        if found:
+            words.append(f"{found} were finished before")
+        return ", ".join(words)
+
+    def line(self) -> str:
+        return f"{self.title}: {self.done} of {self.total}  {self.details()}".rstrip()

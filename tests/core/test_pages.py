@@ -1,0 +1,212 @@
+"""A project's and an iteration's page: what is on them, and that what a model wrote stays text."""
+
+import base64
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+import pytest
+
+from rlm_core.curve import points, svg
+from rlm_core.iteration_page import Ended, iteration_page
+from rlm_core.learning_page import learning_page
+from rlm_core.ledger import Iteration
+from rlm_core.problems import Problem
+from rlm_core.records import CaseResult, GateDecision, Outcome, Rollout, SuiteComparison, Usage, Verdict
+from rlm_core.summary import Latency, Summary
+from rlm_core.suspects import suspects
+from tests import tiny
+
+STAGES = {"generate": 1.0, "filter": 1.0, "rollout": 4.0, "verify": 2.0, "train": 8.0, "evaluate": 4.0}
+
+
+def compared(incumbent: float, candidate: float, suite: str = "s") -> SuiteComparison:
+    return SuiteComparison(
+        suite="bank:benchmark",
+        suite_digest=suite,
+        incumbent=incumbent,
+        candidate=candidate,
+        difference=candidate - incumbent,
+        interval=(candidate - incumbent - 0.05, candidate - incumbent + 0.05),
+        p_value=0.04,
+        better=3,
+        worse=1,
+    )
+
+
+def decision(number: int, outcome: Outcome, incumbent: float, candidate: float, suite: str = "s") -> GateDecision:
+    return GateDecision(
+        iteration=number,
+        outcome=outcome,
+        rule="paired",
+        reason="it came out so",
+        benchmark=compared(incumbent, candidate, suite),
+        holdout=compared(0.2, 0.21),
+        candidate=None,
+        incumbent=None,
+        learner=None,
+    )
+
+
+def summary(number: int) -> Summary:
+    return Summary(
+        iteration=number,
+        policy="base",
+        problems_by_source={"file": 2},
+        rejections_by_rule={"min_cases": 1},
+        rollouts=8,
+        passed=3,
+        infrastructure_faults=0,
+        pass_rate=0.375,
+        reward_mean=0.4,
+        rollout_tokens=800,
+        rollout_tokens_per_s=200.0,
+        truncated_share=0.25,
+        sandbox="bubblewrap",
+        verify_latency=Latency(mean=0.007, p50=0.007, p90=0.01, p99=0.02, max=0.03),
+        trained_steps=5,
+        trained_tokens=900,
+        useful_groups=2,
+        train_s=7.5,
+        duration_s=90.0,
+        stage_seconds=STAGES,
+    )
+
+
+def entry(number: int, outcome: Outcome, incumbent: float, candidate: float, suite: str = "s") -> Iteration:
+    return Iteration(
+        number=number,
+        ended=f"2026-01-0{number}T02:00:00+00:00",
+        decision=decision(number, outcome, incumbent, candidate, suite),
+        summary=summary(number).model_dump(mode="json"),
+    )
+
+
+HISTORY = [
+    entry(1, "accepted", 0.2, 0.3),
+    entry(2, "probation", 0.3, 0.32),
+    entry(3, "rejected", 0.3, 0.1),
+    entry(4, "accepted", 0.3, 0.4),
+]
+
+
+def test_the_curve_keeps_what_was_accepted_and_shows_every_candidate() -> None:
+    curve = points(HISTORY)
+    assert [(point.kept_before, point.kept, point.candidate) for point in curve] == [
+        (0.2, 0.3, 0.3),
+        (0.3, 0.3, 0.32),
+        (0.3, 0.3, 0.1),
+        (0.3, 0.4, 0.4),
+    ]
+    assert curve[0].low == pytest.approx(0.25)
+    assert curve[0].high == pytest.approx(0.35)
+
+
+def test_scores_on_an_earlier_benchmark_are_not_on_the_curve() -> None:
+    history = [entry(1, "accepted", 0.7, 0.9, suite="before"), *HISTORY[1:]]
+    assert [point.iteration for point in points(history)] == [2, 3, 4]
+
+
+def test_the_picture_is_whole_and_has_a_mark_with_a_bar_for_each_candidate() -> None:
+    root = ET.fromstring(svg(points(HISTORY)))
+    marks = root.findall("{*}g")
+    assert len(marks) == 4
+    title, bar, dot = list(marks[3])
+    assert title.text == "iteration 4: accepted, 0.400 (0.350 to 0.450)"
+    assert float(bar.get("y2", "")) < float(dot.get("cy", "")) < float(bar.get("y1", ""))
+    heights = [float(list(mark)[2].get("cy", "")) for mark in marks]
+    assert heights[3] < heights[1] < heights[0] < heights[2], "higher scores stand higher"
+    assert svg([]) == ""
+
+
+def test_the_projects_page_says_what_came_of_it_and_lists_the_newest_first() -> None:
+    page = learning_page("quick", HISTORY)
+    assert page.startswith("# quick: 4 iterations, 2 accepted, 0.200 → 0.400 on the benchmark\n")
+    [picture] = re.findall(r"!\[learning curve\]\(data:image/svg\+xml;base64,([^)]+)\)", page)
+    assert base64.b64decode(picture).decode() == svg(points(HISTORY))
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    assert rows == ["| iteration", "| ---", "| 4", "| 3", "| 2", "| 1"]
+    assert "████████░░░░░░░░░░░░ 0.400" in page
+
+
+def answer(problem: Problem, index: int, text: str, reward: float, **found: object) -> tuple[Rollout, Verdict]:
+    rollout = Rollout(
+        problem_id=problem.id,
+        index=index,
+        seed=index,
+        prompt_tokens=(1,),
+        tokens=(2, index),
+        logprobs=(0.0, 0.0),
+        text=text,
+        finish_reason="stop",
+    )
+    status = "passed" if reward == 1 else "failed"
+    verdict = {"rollout_id": rollout.id, "problem_id": problem.id, "status": status, "sandbox": "bubblewrap"}
+    return rollout, Verdict.model_validate(verdict | {"reward": reward} | found)
+
+
+def ended(*judged: tuple[Rollout, Verdict], problems: Sequence[Problem] = ()) -> Ended:
+    return Ended(
+        summary(7), decision(7, "rejected", 0.3, 0.31), problems, [r for r, _ in judged], [v for _, v in judged]
+    )
+
+
+def test_the_iterations_page_has_each_stage_with_its_time() -> None:
+    page = iteration_page(ended())
+    assert page.startswith("# Iteration 7: rejected\n\nIt came out so.\n")
+    rows = {line.split(" | ")[0][2:]: line for line in page.splitlines() if line.startswith("| ")}
+    assert [name for name in rows if name not in ("stage", "---")] == list(STAGES)
+    assert rows["filter"] == "| filter | 2 (2 file) kept, 1 (1 min_cases) rejected | 1.0 | 5% |"
+    assert rows["train"].endswith("| 8.0 | 40% |")
+    assert "benchmark 0.300 → 0.310" in rows["evaluate"]
+    assert "were pruned" in page
+
+
+def test_samples_are_the_problems_whose_answers_differ_with_the_best_and_the_worst() -> None:
+    easy, mixed = tiny.problem(1, 1), tiny.problem(2, 2)
+    page = iteration_page(
+        ended(
+            *(answer(easy, index, "always right", 1.0) for index in range(2)),
+            answer(mixed, 0, "the best", 1.0),
+            answer(mixed, 1, "the worst", 0.0, reason="wrong answers"),
+            problems=[easy, mixed],
+        )
+    )
+    first = page.split("### ")[1]
+    assert first.startswith("`f`, 1 of 2 passed")
+    assert "adds 2 to n, exercise 2" in first
+    assert re.search(r"the best +\| the worst", first)
+    assert re.search(r"paid 1\.00, passed +\| paid 0\.00, failed: wrong answers", first)
+
+
+PASSED, TIMEOUT, CRASHED = (CaseResult(outcome=outcome) for outcome in ("passed", "timeout", "crashed"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("refused although its tests passed", {"cases": (PASSED, PASSED), "reason": "the tests were altered"}),
+        ("tried what the sandbox blocks", {"cases": (TIMEOUT,), "usage": Usage(blocked=("socket.connect",))}),
+        ("ran out of time", {"cases": (PASSED, TIMEOUT)}),
+        ("ended its process", {"cases": (CRASHED, TIMEOUT)}),
+        (None, {"cases": (PASSED, CaseResult(outcome="failed"))}),
+        (None, {"cases": (CaseResult(outcome="not_run"),), "reason": "no code"}),
+        (None, {}),
+    ],
+)
+def test_answers_that_a_person_should_look_at_are_found(kind: str | None, found: dict[str, object]) -> None:
+    rollout, verdict = answer(tiny.problem(1), 0, "x", 0.0, **found)
+    assert suspects([verdict]) == ({} if kind is None else {kind: [verdict]})
+    page = iteration_page(ended((rollout, verdict), problems=[tiny.problem(1)]))
+    assert ("### `f` " + str(kind) in page) == (kind is not None)
+    assert ("| 1 |" in page) == (kind is not None)
+
+
+def test_what_a_model_wrote_cannot_get_out_of_its_place() -> None:
+    evil = "```\n# I am accepted\n<script>alert(1)</script>"
+    found = {"cases": (TIMEOUT,), "reason": "`|` <b>\n# no"}
+    page = iteration_page(ended(answer(tiny.problem(1), 0, evil, 0.0, **found), problems=[tiny.problem(1)]))
+    outside = re.sub(r"(?ms)^(`{3,})text$.*?^\1$", "", page)
+    assert "accepted\n<script>" not in outside
+    assert "script" not in outside
+    assert "\n# no" not in outside
