@@ -56,7 +56,7 @@ class Stages:
 
     def filter(self, *proposals: Result) -> Result:
         read = [self._config.generate.bank, *self._suites.values()]
-        return self._task(filter_problems)(
+        return self._task(filter_problems, "filter")(
             **self._common(self._config.prefect.verify_timeout_s, reads=read, judges=True),
             project=self._it.project,
             proposals=list(proposals),

@@ -14,6 +14,7 @@ from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import run_exam
 from rlm_cli.judge import judge_by_hand
 from rlm_cli.prune import prune_project
+from rlm_cli.report import report_project, show_iteration
 from rlm_cli.rollback import roll_back
 from rlm_cli.selftest import run_self_test
 from rlm_cli.up import bring_up
@@ -69,6 +70,30 @@ def history(
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
         show.history(ledger, as_json)
+
+
+@app.command("show")
+def show_one(
+    iteration: Annotated[int, typer.Argument(min=1, help="A finished iteration.")],
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the pages as they are written.")] = False,
+) -> None:
+    """Show an iteration: its stages, samples of its problems, answers to be looked at, and the gate's page."""
+    show_iteration(Project(Path(load_config(config).project)), iteration, as_markdown)
+
+
+@app.command()
+def report(
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    as_html: Annotated[
+        bool, typer.Option("--html", help="Write one HTML file, with the learning curve and the newest iterations.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to; report.html in the project by default.")
+    ] = None,
+) -> None:
+    """Show what a project has come to: its learning curve and its iterations. No server is needed."""
+    report_project(Project(Path(load_config(config).project)), as_html, output)
 
 
 @app.command()

@@ -61,7 +61,9 @@ def bring_up(port: int, home: Path | None, at_once: int) -> None:
     with _signals(), ExitStack() as started:
         try:
             _start(machine, started, port, at_once)
-            _console.print(f"the UI is at {url}; logs of server and worker are in {logs}; Ctrl-C ends it all")
+            _console.print(
+                f"the UI is at {url}; logs of server and worker are in {logs}; Ctrl-C ends it all", soft_wrap=True
+            )
             while True:
                 machine.check()
                 time.sleep(_LOOK_EVERY_S)

@@ -1,6 +1,7 @@
 """The learning curve: each iteration's candidate beside the policy that is kept, as a picture (SVG)."""
 
 import base64
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ _INK = "#808080"
 _KEPT, _HOLDOUT = "#2a9d8f", "#b07aa1"
 _MARKS = {"accepted": _KEPT, "probation": "#d9902f", "rejected": "#d1495b"}
 _TICKS = 5
+"""At most, with one of these between them."""
+_STEPS = (0.02, 0.05, 0.1, 0.2)
 _LABELS = 12
 
 
@@ -78,23 +81,23 @@ def data_uri(picture: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
 
 
-def _scales(curve: Sequence[Point]) -> tuple[Callable[[int], float], Callable[[float], float], float]:
-    """From iteration to x, from score to y, and the score at the top."""
+def _scales(curve: Sequence[Point]) -> tuple[Callable[[int], float], Callable[[float], float], list[float]]:
+    """From iteration to x, from score to y, and the scores that have a line."""
     first, last = curve[0].iteration, curve[-1].iteration
     highest = max(max(point.high, point.kept, point.holdout or 0.0) for point in curve)
-    top = min(1.0, (int(highest * 10) + 1) / 10)
+    step = next(step for step in _STEPS if highest <= step * _TICKS)
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def x(iteration: int) -> float:
         return _LEFT + width * (iteration - first + 0.5) / (last - first + 1)
 
-    return x, lambda score: _TOP + height * (1 - score / top), top
+    lines = [step * tick for tick in range(max(1, math.ceil(highest / step)) + 1)]
+    return x, lambda score: _TOP + height * (1 - score / lines[-1]), lines
 
 
 def _axes(curve: Sequence[Point]) -> Iterator[str]:
-    x, y, top = _scales(curve)
-    for tick in range(_TICKS + 1):
-        score = top * tick / _TICKS
+    x, y, lines = _scales(curve)
+    for score in lines:
         yield (
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(score):.1f}" y2="{y(score):.1f}" stroke="{_INK}" '
             f'stroke-opacity="0.3"/>{_text(_LEFT - 6, y(score) + 4, f"{score:.2f}", "end")}'

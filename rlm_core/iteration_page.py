@@ -1,7 +1,8 @@
 """An iteration's page: its stages in counts and times, samples of its problems, answers to be looked at."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rlm_core.files import read_jsonl, read_record
 from rlm_core.markdown import code, fenced, side_by_side, table, wrapped
@@ -26,6 +27,8 @@ class Ended:
     rollouts: Sequence[Rollout]
     verdicts: Sequence[Verdict]
     """Rollouts and verdicts are gone from an iteration that was pruned."""
+    proposed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By generate and mutate: proposals, and those that could not be read as such."""
 
 
 def read_ended(project: Project, number: int) -> Ended:
@@ -41,7 +44,15 @@ def read_ended(project: Project, number: int) -> Ended:
         problems=list(read_jsonl(run / "problems.jsonl", Problem)),
         rollouts=[row for shard in sorted((run / "rollouts").glob("*.jsonl")) for row in read_jsonl(shard, Rollout)],
         verdicts=[row for shard in sorted((run / "verdicts").glob("*.jsonl")) for row in read_jsonl(shard, Verdict)],
+        proposed={
+            stage: (_rows(run / f"{name}.jsonl"), _rows(run / f"{name}.rejections.jsonl"))
+            for stage, name in (("generate", "proposals"), ("mutate", "mutants"))
+        },
     )
+
+
+def _rows(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.is_file() else 0
 
 
 def iteration_page(ended: Ended) -> str:
@@ -51,14 +62,15 @@ def iteration_page(ended: Ended) -> str:
         f"# Iteration {decision.iteration}: {decision.outcome}",
         f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
         "## Stages",
-        _stages(ended.summary, decision),
+        _stages(ended),
         *_samples(ended, texts),
         *_suspicious(ended, texts),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _stages(summary: Summary, decision: GateDecision) -> str:
+def _stages(ended: Ended) -> str:
+    summary, decision = ended.summary, ended.decision
     whole = sum(summary.stage_seconds.values()) or 1.0
     exams = [
         f"{name} {found.incumbent:.3f} → {found.candidate:.3f}"
@@ -66,8 +78,7 @@ def _stages(summary: Summary, decision: GateDecision) -> str:
         if found
     ]
     counts = {
-        "generate": "",
-        "mutate": "",
+        **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
         "filter": f"{_listed(summary.problems_by_source)} kept, {_listed(summary.rejections_by_rule)} rejected",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",

@@ -2,32 +2,29 @@
 
 from collections.abc import Sequence
 
-from rlm_core.curve import Point, data_uri, points, svg
+from rlm_core.curve import data_uri, points, svg
 from rlm_core.ledger import Iteration
 from rlm_core.markdown import table
 from rlm_core.records import SuiteComparison
 
+_LEGEND = (
+    "Each dot is a candidate's score on the benchmark (pass@1); its bar is the interval of the difference from the "
+    "incumbent that it was compared with. The lines are the policy that was kept."
+)
 _SHOWN = 100
 """Newest iterations in the table."""
-_BAR = 20
 
 
-def learning_page(project: str, history: Sequence[Iteration]) -> str:
-    """The page in Markdown, the picture within it."""
+def learning_page(project: str, history: Sequence[Iteration], picture: bool = True) -> str:
+    """The page in Markdown, with the picture within it or without."""
     curve = points(history)
     parts = [f"# {project}: {_standing(history)}"]
+    if curve and picture:
+        parts.append(f"![learning curve]({data_uri(svg(curve))})")
     if curve:
-        parts += [f"![learning curve]({data_uri(svg(curve))})", legend()]
+        parts.append(_LEGEND)
     parts.append(iterations_table(history))
     return "\n\n".join(parts) + "\n"
-
-
-def legend() -> str:
-    """What the picture shows, in words."""
-    return (
-        "Each dot is a candidate's score on the benchmark (pass@1); its bar is the interval of the difference from the "
-        "incumbent that it was compared with. The lines are the policy that was kept."
-    )
 
 
 def _standing(history: Sequence[Iteration]) -> str:
@@ -38,9 +35,9 @@ def _standing(history: Sequence[Iteration]) -> str:
 
 
 def iterations_table(history: Sequence[Iteration]) -> str:
-    """The iterations, newest first, with the kept policy's score as a bar, which is seen where no picture is."""
-    bars = {point.iteration: _bar(point) for point in points(history)}
-    head = ["iteration", "decision", "passed", "benchmark", "interval", "holdout", "kept", "minutes", "ended"]
+    """The iterations, newest first. Narrow, because a page of the UI is."""
+    kept = {point.iteration: f"{point.kept:.3f}" for point in points(history)}
+    head = ["", "decision", "passed", "benchmark", "interval", "holdout", "kept", "minutes", "ended"]
     rows = [
         [
             str(entry.number),
@@ -49,17 +46,13 @@ def iterations_table(history: Sequence[Iteration]) -> str:
             _scores(entry.decision.benchmark),
             _interval(entry.decision.benchmark),
             _scores(entry.decision.holdout),
-            bars.get(entry.number, ""),
+            kept.get(entry.number, "–"),
             f"{entry.summary['duration_s'] / 60:.1f}",
-            entry.ended,
+            entry.ended[5:16].replace("T", " "),
         ]
         for entry in reversed(history[-_SHOWN:])
     ]
     return table(head, rows)
-
-
-def _bar(point: Point) -> str:
-    return f"{'█' * round(point.kept * _BAR):░<{_BAR}} {point.kept:.3f}"
 
 
 def _scores(comparison: SuiteComparison | None) -> str:

@@ -125,8 +125,11 @@ def test_the_projects_page_says_what_came_of_it_and_lists_the_newest_first() -> 
     [picture] = re.findall(r"!\[learning curve\]\(data:image/svg\+xml;base64,([^)]+)\)", page)
     assert base64.b64decode(picture).decode() == svg(points(HISTORY))
     rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
-    assert rows == ["| iteration", "| ---", "| 4", "| 3", "| 2", "| 1"]
-    assert "████████░░░░░░░░░░░░ 0.400" in page
+    assert rows == ["| ", "| ---", "| 4", "| 3", "| 2", "| 1"]
+    assert (
+        "| 4 | accepted | 37.5% | 0.300 → 0.400 | +0.050 to +0.150 | 0.200 → 0.210 | 0.400 | 1.5 | 01-04 02:00 |"
+        in page
+    )
 
 
 def answer(problem: Problem, index: int, text: str, reward: float, **found: object) -> tuple[Rollout, Verdict]:

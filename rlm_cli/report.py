@@ -1,0 +1,53 @@
+"""`rlm report` and `rlm show`: a project's and an iteration's pages, from its files alone."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from rlm_core.errors import UsageError
+from rlm_core.files import write_text
+from rlm_core.html_report import html_report, iteration_texts
+from rlm_core.learning_page import learning_page
+from rlm_core.ledger import open_ledger
+from rlm_core.project import Project
+
+_FILE = "report.html"
+
+
+def report_project(project: Project, as_html: bool, output: Path | None) -> None:
+    """Print the project's page, or write it as one HTML file.
+
+    Raises:
+        LedgerError: there is no ledger, or it cannot be used.
+        StageFailed: the file cannot be written.
+    """
+    if output is not None and not as_html:
+        raise UsageError("--output is for --html")
+    console = Console(highlight=False, markup=False)
+    with open_ledger(project.ledger, create=False) as ledger:
+        if as_html:
+            path = write_text(output or project.root / _FILE, html_report(project, ledger))
+            console.print(str(path), soft_wrap=True)
+        else:
+            console.print(Markdown(learning_page(project.root.absolute().name, ledger.history(), picture=False)))
+
+
+def show_iteration(project: Project, number: int, as_markdown: bool) -> None:
+    """Print an iteration's pages.
+
+    Raises:
+        UsageError: there is no such iteration, or it has not ended.
+        StageFailed: a file of it is missing or damaged.
+    """
+    with open_ledger(project.ledger, create=False) as ledger:
+        known = [entry.number for entry in ledger.history()]
+    if number not in known:
+        there = f"{known[0]} to {known[-1]}" if known else "none"
+        raise UsageError(f"iteration {number} has not ended in {project.root}; those that have: {there}")
+    console = Console(highlight=False, markup=False)
+    for text in iteration_texts(project, number):
+        if as_markdown:
+            print(text)
+        else:
+            console.print(Markdown(text))
