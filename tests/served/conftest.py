@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.served.machine import Machine, free_port
+from tests.served.machine import SETUP, Machine, free_port
 
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Server, work pool, deployments and worker; all of it is ended with the session."""
-    home = tmp_path_factory.mktemp("prefect")
-    served = Machine(home, free_port())
+    served = Machine(tmp_path_factory.mktemp("prefect"), free_port())
+    server, pool, deploy, worker = SETUP
     try:
-        served.start("server", "start", "--host", "127.0.0.1", "--port", str(served.port))
+        served.start(server, "--host", "127.0.0.1", "--port", str(served.port))
         served.wait_until_up()
-        served.prefect("work-pool", "create", "rlm", "--type", "process")
-        served.prefect("--no-prompt", "deploy", "--all")
-        served.start("worker", "start", "--pool", "rlm")
+        served.follow(pool)
+        served.follow(deploy)
+        served.start(worker)
         yield served
     finally:
         served.end()

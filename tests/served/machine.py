@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -12,6 +14,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+SETUP = (
+    "prefect server start",
+    "prefect work-pool create rlm --type process",
+    "prefect deploy --all",
+    "prefect worker start --pool rlm",
+)
+"""What docs/deployments.md says to start, in its order."""
+
 _WAIT_S = 300
 """For anything: the machine may be busy."""
 
@@ -40,20 +50,17 @@ class Machine:
         }
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command of Prefect's that goes on until `end`."""
-        log = (self.home / f"{words[0]}.log").open("wb")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "prefect", *words], cwd=ROOT, env=self.env, stdout=log, stderr=log
-        )
-        log.close()
+    def start(self, line: str, *more: str) -> None:
+        """Start a command that goes on until `end`."""
+        words = [*shlex.split(line), *more]
+        with (self.home / f"{words[1]}.log").open("wb") as log:
+            process = subprocess.Popen(self._command(words), cwd=ROOT, env=self.env, stdout=log, stderr=log)
         self._started.append(process)
-        return process
 
-    def prefect(self, *words: str, code: int = 0) -> str:
-        """What a command of Prefect's printed."""
+    def follow(self, line: str, *more: str, code: int = 0) -> str:
+        """What a command printed that ended with this code."""
         done = subprocess.run(
-            [sys.executable, "-m", "prefect", *words],
+            self._command([*shlex.split(line), *more]),
             cwd=ROOT,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -64,6 +71,19 @@ class Machine:
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
+
+    def _command(self, words: list[str]) -> list[str]:
+        modules = {"prefect": ["prefect", "--no-prompt"], "rlm": ["rlm_cli.main"]}
+        return [sys.executable, "-m", *modules[words[0]], *words[1:]]
+
+    def made_by(self, said: str) -> str:
+        """The id of the run that `prefect deployment run` says it made."""
+        return re.search(r"UUID:\s*([0-9a-f-]{36})", said)[1]  # type: ignore[index]
+
+    def events(self, name: str, project: str) -> list[dict[str, Any]]:
+        """The payloads of a project's events of this name, newest first."""
+        found = self.ask("/events/filter", {"filter": {"event": {"name": [name]}}})["events"]
+        return [event["payload"] for event in found if event["payload"]["project"] == project]
 
     def ask(self, path: str, content: dict[str, Any] | None = None) -> Any:
         """What the server answers; with `content`, to a POST."""

@@ -1,7 +1,7 @@
 """The deployments, used as a person uses them: with Prefect's commands, against a server, with a worker."""
 
 import json
-import re
+import os
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,8 @@ from tests.served.machine import ROOT, Machine, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
+CANCEL = "prefect flow-run cancel ID"
 DEPLOYED = {row["name"]: row for row in yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]}
-
-
-def started(said: str) -> str:
-    """The id of the run that `prefect deployment run` says it made."""
-    return re.search(r"UUID:\s*([0-9a-f-]{36})", said)[1]  # type: ignore[index]
 
 
 def history(config: Path) -> list[int]:
@@ -44,16 +40,8 @@ def test_everything_is_deployed_with_forms_that_say_what_to_enter(machine: Machi
 
 def test_a_parameter_out_of_range_is_refused_before_a_run_is_made(machine: Machine) -> None:
     before = len(machine.runs("improve"))
-    machine.prefect("deployment", "run", "improve/improve", "--param", "iterations=-1", code=1)
+    machine.follow("prefect deployment run improve/improve --param iterations=-1", code=1)
     assert len(machine.runs("improve")) == before
-
-
-def test_one_iteration_on_demand(machine: Machine, make_config: MakeConfig) -> None:
-    config = make_config()
-    said = machine.prefect("deployment", "run", "iterate/iterate", "--watch", "--param", f"config={config}")
-    run = machine.run(started(said))
-    assert run["state_name"] == "Completed"
-    assert history(config) == [1]
 
 
 def test_a_scheduled_series_runs_iterations_as_runs_of_their_own_until_it_stalls(
@@ -62,28 +50,31 @@ def test_a_scheduled_series_runs_iterations_as_runs_of_their_own_until_it_stalls
     """Parity row 1: N iterations, with a pause; and the gate that stalls."""
     config = make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
     given = {"config": str(config), "iterations": 5, "stalled_after": 2, "pause_s": 0.5}
-    said = machine.prefect(
-        "deployment", "run", "improve/improve", "--params", json.dumps(given), "--start-in", "2 seconds"
+    said = machine.follow(
+        "prefect deployment run improve/improve", "--params", json.dumps(given), "--start-in", "2 seconds"
     )
-    run = machine.wait_until_over(started(said))
+    run = machine.wait_until_over(machine.made_by(said))
     assert run["state_name"] == "Completed", machine.logs(run["id"])
     assert history(config) == [1, 2]
     children = machine.runs("iterate", flow_runs={"parent_flow_run_id": {"any_": [run["id"]]}})
     assert [child["state_name"] for child in children] == ["Completed", "Completed"]
     wait_for(lambda: any("stalled: 2 candidates in a row were rejected" in line for line in machine.logs(run["id"])))
+    project = str(config.with_name("project"))
+    wait_for(lambda: len(machine.events("rlm.stalled", project)) == 1)
+    assert machine.events("rlm.stalled", project)[0]["outcomes"] == ["rejected", "rejected"]
+    assert [event["iteration"] for event in machine.events("rlm.rejected", project)] == [2, 1]
 
 
 def test_a_cancelled_series_ends_cleanly_and_is_continued_by_the_next_run(
     machine: Machine, make_config: MakeConfig
 ) -> None:
     """Parity rows 1 and 28: without end until it is cancelled."""
-    config = make_config(train={"epochs": 400, "minibatch": 6})
+    config = make_config(train={"epochs": 150, "minibatch": 6})
     project = Project(config.with_name("project"))
-    said = machine.prefect("deployment", "run", "improve/improve", "--param", f"config={config}")
-    run_id = started(said)
+    run_id = machine.made_by(machine.follow("prefect deployment run improve/improve", "--param", f"config={config}"))
     metrics = project.run(1) / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 2)
-    machine.prefect("flow-run", "cancel", run_id)
+    machine.follow(CANCEL.replace("ID", run_id))
     run = machine.wait_until_over(run_id)
     assert run["state_name"] == "Cancelled", machine.logs(run_id)
     with project.held():  # nothing of it is at work
@@ -91,8 +82,22 @@ def test_a_cancelled_series_ends_cleanly_and_is_continued_by_the_next_run(
     [child] = machine.runs("iterate", flow_runs={"parent_flow_run_id": {"any_": [run_id]}})
     assert child["state_name"] == "Cancelled", child["state"]
 
-    machine.prefect("deployment", "run", "iterate/iterate", "--watch", "--param", f"config={config}")
+    machine.follow("prefect deployment run iterate/iterate --watch", "--param", f"config={config}")
     assert history(config) == [1]
     numbers = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
     assert len(numbers) > steps
     assert numbers == sorted(set(numbers))
+
+
+def test_a_failed_run_says_why_and_tells_automations(machine: Machine, make_config: MakeConfig) -> None:
+    config = make_config()
+    project = Project(config.with_name("project"))
+    with project.held():
+        run_id = machine.made_by(
+            machine.follow("prefect deployment run iterate/iterate", "--param", f"config={config}")
+        )
+        run = machine.wait_until_over(run_id)
+    assert run["state_name"] == "Failed"
+    assert f"{project.root} is in use by process {os.getpid()} since" in run["state"]["message"]
+    wait_for(lambda: len(machine.events("rlm.failed", str(project.root))) == 1)
+    assert machine.events("rlm.failed", str(project.root))[0]["reason"] == run["state"]["message"]

@@ -56,7 +56,7 @@ def test_up_serves_the_deployments_until_it_is_told_to_end(
         assert {row["name"] for row in machine.ask("/deployments/filter", {})} == {"iterate", "improve", "exam"}
         wait_for(lambda: len(machine.ask("/work_pools/rlm/workers/filter", {})) == 1)
         assert left_of(home)
-        machine.prefect("deployment", "run", "iterate/iterate", "--param", f"config={config}")
+        machine.follow("prefect deployment run iterate/iterate", "--param", f"config={config}")
         wait_for(lambda: (project.run(1) / "metrics.jsonl").exists())
     finally:
         up.send_signal(number)

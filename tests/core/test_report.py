@@ -1,0 +1,111 @@
+"""`rlm report` and `rlm show`: from a project's files alone, and safe to open whatever a model wrote."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlm_cli import main
+from rlm_core.files import write_jsonl, write_record
+from rlm_core.ledger import Base, open_ledger
+from rlm_core.project import Project
+from rlm_core.records import Rollout, Verdict
+from tests import tiny
+from tests.core.test_pages import TIMEOUT, answer, decision, summary
+
+EVIL = "</pre></details><script>alert(1)</script><img src=http://example.org/x.png>\n![x](http://example.org/y.png)"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Two iterations, an answer of the second of which is hostile; the first one's answers were pruned."""
+    made = Project(tmp_path / "quick")
+    problem = tiny.problem(1)
+    with open_ledger(made.ledger) as ledger:
+        ledger.begin(Base(name="tiny", fingerprint="f"), None)
+        for number, found in ((1, decision(1, "rejected", 0.2, 0.1)), (2, decision(2, "rejected", 0.2, 0.21))):
+            ledger.commit(found, 0.3, [], summary(number).model_dump(mode="json"))
+            write_record(made.run(number) / "summary.json", summary(number))
+            write_record(made.run(number) / "decision.json", found)
+            write_jsonl(made.run(number) / "problems.jsonl", [problem])
+    rollouts: list[Rollout] = []
+    verdicts: list[Verdict] = []
+    for index, found in enumerate(({"cases": (TIMEOUT,)}, {"reason": EVIL})):
+        rollout, verdict = answer(problem, index, EVIL, 0.0, **found)
+        rollouts.append(rollout)
+        verdicts.append(verdict)
+    write_jsonl(made.run(2) / "rollouts" / "000.jsonl", rollouts)
+    write_jsonl(made.run(2) / "verdicts" / "000.jsonl", verdicts)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"project": str(made.root)}))
+    return made
+
+
+def rlm(project: Project, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    given = ["rlm", *words, "--config", str(project.root.with_name("config.yaml"))]
+    monkeypatch.setattr("sys.argv", given)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+class Elements(HTMLParser):
+    """Every element of a document, with its attributes."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_report_is_one_file_that_fetches_and_runs_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rlm(project, monkeypatch, "report", "--html") == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path == project.root / "report.html"
+    text = path.read_text()
+    elements = Elements(text).found
+    tags = [tag for tag, _ in elements]
+    assert not {"script", "img", "link", "iframe", "a"} & set(tags)
+    assert not [given for _, given in elements if {"src", "href", "onload"} & given.keys()]
+    assert tags.count("svg") == 1
+    assert tags.count("details") == 2
+    assert "light-dark(" in text
+    assert "alert(1)" in text, "the answer is shown, as text"
+    assert "were pruned" in text
+
+
+def test_an_iteration_is_shown_with_its_suspects(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rlm(project, monkeypatch, "show", "2", "--markdown") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("# Iteration 2: rejected")
+    assert "| ran out of time | 1 |" in printed
+    assert rlm(project, monkeypatch, "show", "2") == 0
+    assert "ran out of time" in capsys.readouterr().out
+
+
+def test_an_iteration_that_has_not_ended_is_not_shown(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rlm(project, monkeypatch, "show", "3") == 2
+    said = capsys.readouterr().err
+    assert said == f"rlm: iteration 3 has not ended in {project.root}; those that have: 1 to 2\n"
+
+
+def test_a_damaged_iteration_does_not_keep_the_others_from_being_reported(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.run(1) / "summary.json").write_text("{")
+    assert rlm(project, monkeypatch, "report", "--html") == 0
+    text = Path(capsys.readouterr().out.strip()).read_text()
+    assert re.search(r"Iteration 1: rejected</summary><p>[^<]*summary\.json", text)
+    assert rlm(project, monkeypatch, "report") == 0
+    assert "2 iterations, 0 accepted" in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""Every command of docs/deployments.md is run as it stands there, but for the project that it is about."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlm_core.ledger import open_ledger
+from rlm_core.project import Project
+from tests.conftest import MakeConfig
+from tests.served.machine import ROOT, SETUP, Machine, wait_for
+from tests.served.test_deployments import CANCEL
+
+pytestmark = pytest.mark.timeout(900)
+
+DOC = (ROOT / "docs" / "deployments.md").read_text()
+LINES = re.findall(r"^ {4}((?:prefect|rlm) .+)$", DOC, re.MULTILINE)
+NOTIFY = "prefect automation create --from-file automations/notify.yaml"
+UP = "rlm up"
+RUN = "prefect deployment run "
+
+
+def test_no_command_is_left_out() -> None:
+    """Those that are not in this file are run by the fixture `machine`, by test_up.py and by test_deployments.py."""
+    here = [line for line in LINES if line.startswith((RUN, "rlm show", "rlm report"))]
+    assert [UP, *SETUP, CANCEL, NOTIFY] == [line for line in LINES if line not in here]
+
+
+def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeConfig) -> None:
+    """Parity row 29: what came of it is shown by the server, and without one."""
+    config = make_config()
+    project = Project(config.with_name("project"))
+    made = []
+    for line in LINES:
+        if line.startswith(RUN):
+            words = re.sub(r" --param config=\S+", "", line)
+            made.append(machine.made_by(machine.follow(words, "--param", f"config={config}")))
+            machine.wait_until_over(made[-1])
+    assert [machine.run(run)["state_name"] for run in made] == ["Completed"] * len(made)
+    with open_ledger(project.ledger, create=False) as ledger:
+        assert len(ledger.history()) == 4
+
+    names = {run["name"] for run in machine.runs("iterate")}
+    assert {f"project · iteration {number}" for number in range(1, 5)} <= names
+    tasks = machine.ask("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [made[0]]}}})
+    assert {"iteration 1 · rollout shard 1/3", "iteration 1 · candidate sits the holdout"} <= {t["name"] for t in tasks}
+    wait_for(lambda: any(line.startswith("train (steps): ") for line in machine.logs(made[0])))
+    for page in ("learning", "iteration", "gate"):
+        key = {"artifacts": {"key": {"any_": [f"{page}-project"]}}, "sort": "CREATED_ASC"}
+        versions = machine.ask("/artifacts/filter", key)
+        assert versions[-1]["data"] == (project.run(4) / f"{page}.md").read_text()
+
+    for line in LINES:
+        if line.startswith(("rlm show", "rlm report")):
+            printed = machine.follow(line, "--config", str(config))
+            assert "Iteration 1: " in printed or "4 iterations" in printed or "report.html" in printed
+    assert "<svg" in (project.root / "report.html").read_text()
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """An address that takes JSON, and what it was sent."""
+    got: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", got
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+_BLOCK = """
+import sys
+from prefect.blocks.notifications import CustomWebhookNotificationBlock as Block
+block = Block(name="test", url=sys.argv[1], json_data={"subject": "{{subject}}", "body": "{{body}}"})
+print(block.save("rlm-notify"))
+"""
+
+
+def test_the_automation_tells_of_a_failure(machine: Machine, make_config: MakeConfig, tmp_path: Path) -> None:
+    config = make_config(evaluate={"holdout": "/no/such/suite.yaml"})
+    with webhook() as (url, got):
+        made = subprocess.run(
+            [sys.executable, "-c", _BLOCK, url], env=machine.env, capture_output=True, text=True, check=True
+        )
+        content = yaml.safe_load((ROOT / "automations" / "notify.yaml").read_text())
+        content["automations"][0]["actions"][0]["block_document_id"] = made.stdout.strip()
+        file = tmp_path / "notify.yaml"
+        file.write_text(yaml.safe_dump(content))
+        machine.follow(NOTIFY.replace("automations/notify.yaml", str(file)))
+        run = machine.made_by(machine.follow(RUN + "iterate/iterate", "--param", f"config={config}"))
+        machine.wait_until_over(run)
+        project = str(config.with_name("project"))
+        wait_for(lambda: any(project in message["body"] for message in got))
+    [told] = [message for message in got if project in message["body"]]
+    assert told["subject"] == "rlm.failed"
+    assert "/no/such/suite.yaml" in told["body"]
