@@ -1,9 +1,12 @@
 """Iterations of self-play one after another: the nightly job."""
 
 import time
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import FlowRunContext
 from pydantic import Field
 
 from flows.endings import when_stopped
@@ -21,6 +24,7 @@ def improve(
     stalled_after: Annotated[int, Field(ge=0)] = 6,
     hours: Annotated[float, Field(gt=0)] | None = None,
     pause_s: Annotated[float, Field(ge=0)] = 0.0,
+    late_hours: Annotated[float, Field(ge=0)] | None = None,
 ) -> dict[str, Any]:
     """Run iterations of a project one after another, each a run of `iterate`, until a limit is reached.
 
@@ -36,21 +40,52 @@ def improve(
         hours: no iteration is begun that would end later than so many hours from the start, were it to take as long as
             the longest before it. Empty is no limit.
         pause_s: seconds to wait between two iterations.
+        late_hours: a run of the schedule that begins more than so many hours late does nothing, as the machine was off
+            at its time. Empty lets it run.
 
     Returns:
         Why it ended and the outcome of each iteration, as JSON data.
     """
-    log = get_run_logger()
+    late = hours_late(_this_run())
+    if late_hours is not None and late > late_hours:
+        ended = f"skipped: it is {late:.1f} hours late, and late_hours is {late_hours:g}"
+        return _ended(ended, Series(Limits()))
     series = Series(Limits(iterations, stalled_after, hours))
     with stopping_on_signals():
-        while (reason := series.over(pause_s if series.outcomes else 0.0)) is None:
-            if series.outcomes:
-                pause(pause_s)
-            started = time.monotonic()
-            decision = iterate(config)["decision"]
-            series.add(decision["outcome"], time.monotonic() - started)
-            log.info("iteration %s: %s: %s", decision["iteration"], decision["outcome"], decision["reason"])
-    log.info("ended: %s", reason)
+        ended = _run(config, series, pause_s)
     if series.stalled:
-        tell("stalled", load_config(config).project, {"reason": reason, "outcomes": series.outcomes})
+        tell("stalled", load_config(config).project, {"reason": ended, "outcomes": series.outcomes})
+    return _ended(ended, series)
+
+
+def _run(config: str, series: Series, pause_s: float) -> str:
+    """Run iterations until the series is over; why it is."""
+    log = get_run_logger()
+    while True:
+        if (reason := series.over(pause_s if series.outcomes else 0.0)) is not None:
+            return reason
+        if series.outcomes:
+            pause(pause_s)
+        started = time.monotonic()
+        decision = iterate(config)["decision"]
+        series.add(decision["outcome"], time.monotonic() - started)
+        log.info("iteration %s: %s: %s", decision["iteration"], decision["outcome"], decision["reason"])
+
+
+def _ended(reason: str, series: Series) -> dict[str, Any]:
+    get_run_logger().info("ended: %s", reason)
     return {"ended": reason, "outcomes": series.outcomes}
+
+
+def _this_run() -> FlowRun:
+    context = FlowRunContext.get()
+    assert context is not None
+    assert context.flow_run is not None
+    return context.flow_run
+
+
+def hours_late(run: FlowRun) -> float:
+    """How long after its time a run of a schedule is; 0 for one that somebody asked for."""
+    if not run.auto_scheduled or run.expected_start_time is None:
+        return 0.0
+    return (datetime.now(UTC) - run.expected_start_time).total_seconds() / 3_600
