@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -54,7 +55,15 @@ class Machine:
         """Start a command that goes on until `end`."""
         words = [*shlex.split(line), *more]
         with (self.home / f"{words[1]}.log").open("wb") as log:
-            process = subprocess.Popen(self._command(words), cwd=ROOT, env=self.env, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                self._command(words),
+                cwd=ROOT,
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                # A worker ends by SIGINT, which is ignored by what a shell has started in the background.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
         self._started.append(process)
 
     def follow(self, line: str, *more: str, code: int = 0) -> str:

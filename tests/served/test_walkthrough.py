@@ -54,9 +54,9 @@ def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeCo
     assert {"iteration 1 · rollout shard 1/3", "iteration 1 · candidate sits the holdout"} <= {t["name"] for t in tasks}
     wait_for(lambda: any(line.startswith("train (steps): ") for line in machine.logs(made[0])))
     for page in ("learning", "iteration", "gate"):
-        key = {"artifacts": {"key": {"any_": [f"{page}-project"]}}, "sort": "CREATED_ASC"}
+        key = {"artifacts": {"key": {"any_": [f"{page}-project"]}}, "sort": "CREATED_DESC"}
         versions = machine.ask("/artifacts/filter", key)
-        assert versions[-1]["data"] == (project.run(4) / f"{page}.md").read_text()
+        assert versions[0]["data"] == (project.run(4) / f"{page}.md").read_text()
 
     for line in LINES:
         if line.startswith(("rlm show", "rlm report")):
