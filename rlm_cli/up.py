@@ -143,7 +143,13 @@ class _Machine:
                 raise InfrastructureFault(f"Prefect's {name} ended by itself with code {process.returncode}: {last}")
 
     def cancel_runs(self) -> None:
-        """Let the worker stop what it has at work, so that no run seems to go on for ever."""
+        """Let the worker stop what it has at work, so that no run seems to go on for ever.
+
+        Runs do not say whose they are, so nothing is cancelled when the pool has other workers.
+        """
+        online = {"workers": {"status": {"any_": ["ONLINE"]}}}
+        if len(self.ask(f"/work_pools/{POOL}/workers/filter", online)) > 1:
+            return
         running = self._at_work()
         for run in running:
             state = {"state": {"type": "CANCELLING", "message": "rlm up was ended"}}
