@@ -114,7 +114,7 @@ def test_a_cluster_gives_the_verdicts_and_keys_that_threads_give_and_its_shards_
     with progress.listening(seen.append):
         assert iterate(str(config))["summary"]["rollouts"] == 36
     found = {shard: report.figures.get("found") for shard, report in finished(seen).items()}
-    assert found == {shard: report.total for shard, report in finished(seen).items()}, "what is stored is not done again"
+    assert found == {shard: report.total for shard, report in finished(seen).items()}, "stored shards are found"
 
 
 def test_a_dask_cluster_of_the_flows_own_speaks_tls_on_this_machine_only() -> None:
