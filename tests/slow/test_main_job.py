@@ -13,6 +13,8 @@ from rlm_core.config import DEFAULT_MODEL
 
 SMOKE = Path(__file__).with_name("smoke.yaml")
 
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
