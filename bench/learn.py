@@ -120,7 +120,7 @@ def draw(arms: list[Arm]) -> None:
     figure, (curves, shares) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for arm in arms:
         passed = np.array([report.pass_at[1] for report in arm.reports])
-        low, high = np.array([_interval(report) for report in arm.reports]).T
+        low, high = np.array([report.intervals[1] for report in arm.reports]).T
         [line] = curves.plot(passed, marker="o", label=arm.name, linestyle="--" if arm.name == "control" else "-")
         curves.fill_between(range(len(passed)), low, high, alpha=0.12, color=line.get_color())
     curves.set(xlabel="iteration", ylabel="pass@1 on the holdout", ylim=(0, None), title="95 % intervals over problems")
@@ -137,14 +137,6 @@ def draw(arms: list[Arm]) -> None:
     shares.legend(loc="upper right")
     figure.savefig(PICTURE, metadata={"Date": None})
     print(f"\n{PICTURE} shows {', '.join(arm.name for arm in arms)}")
-
-
-def _interval(report: ExamReport) -> tuple[float, float]:
-    """Percentile bootstrap of the mean pass rate over problems."""
-    rates = np.array([problem.correct / problem.samples for problem in report.problems])
-    drawn = np.random.default_rng(0).integers(0, len(rates), (10_000, len(rates)))
-    low, high = np.quantile(rates[drawn].mean(axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
 
 
 def goals(arm: Arm) -> list[Figure]:

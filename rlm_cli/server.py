@@ -103,12 +103,17 @@ def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes], words
     words.close()
     guard.kill()
     guard.communicate()
-    server.terminate()
+    end(server, patience_s=10)
+
+
+def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Ask a process to end, and kill it when it takes longer than that."""
+    process.terminate()
     try:
-        server.wait(timeout=10)
+        process.wait(patience_s)
     except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+        process.kill()
+        process.wait()
 
 
 def _free_port() -> int:

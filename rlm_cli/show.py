@@ -10,6 +10,7 @@ from rich.table import Table
 
 from rlm_core.conclude import PAGE
 from rlm_core.ledger import Ledger
+from rlm_core.phrases import counted, scores
 from rlm_core.project import Project
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.summary import Summary
@@ -23,7 +24,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
     decision = GateDecision.model_validate(result["decision"])
     kept, refused = summary.problems_by_source, summary.rejections_by_rule
     rows = {
-        "problems": f"{_listed(kept)} kept, {_listed(refused)} rejected",
+        "problems": f"{counted(kept)} kept, {counted(refused)} rejected",
         "rollouts": (
             f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
             f"mean reward {summary.reward_mean:.3f}, "
@@ -103,8 +104,8 @@ def history(ledger: Ledger, as_json: bool) -> None:
             str(iteration.number),
             iteration.ended,
             f"{iteration.summary['pass_rate']:.1%}",
-            _scores(decision.benchmark),
-            _scores(decision.holdout),
+            scores(decision.benchmark),
+            scores(decision.holdout),
             decision.outcome,
             decision.reason,
         )
@@ -130,22 +131,12 @@ def _compared(comparison: SuiteComparison) -> str:
     )
 
 
-def _scores(comparison: SuiteComparison | None) -> str:
-    return "–" if comparison is None else f"{comparison.incumbent:.3f} → {comparison.candidate:.3f}"
-
-
 def _adapter(adapter: AdapterRef | None) -> str:
     return f"{adapter.path} ({adapter.sha256[:12]})" if adapter else "the base model itself"
 
 
 def _policy(name: str) -> str:
     return "the base model" if name == "base" else f"adapter {name[:12]}"
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    """`7 (1 min_cases, 6 well_formed)`"""
-    parts = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    return f"{sum(counts.values())} ({parts})" if counts else "0"
 
 
 def _shown(path: Path) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rlm_cli.server import is_ready, local_environment, wait_until_ready
+from rlm_cli.server import end, is_ready, local_environment, wait_until_ready
 from rlm_core.errors import InfrastructureFault, UsageError, one_line
 
 DEPLOYMENTS = "prefect.yaml"
@@ -128,12 +128,7 @@ class _Machine:
         try:
             yield
         finally:
-            process.terminate()
-            try:
-                process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, _END_S)
 
     def check(self) -> None:
         """Raises InfrastructureFault when a service has ended by itself."""

@@ -61,14 +61,12 @@ def propose(
     """
     sat = Exams(exams)
     decision = _decide(iteration, config, trained, sat)
-    return decision, explain(iteration, config, decision, trained, exams)
+    return decision, explain(iteration, config, decision, trained, sat)
 
 
-def explain(
-    iteration: Iteration, config: Config, decision: GateDecision, trained: StageResult, exams: Sequence[StageResult]
-) -> str:
+def explain(iteration: Iteration, config: Config, decision: GateDecision, trained: StageResult, sat: Exams) -> str:
     """The decision's page; it is written to the run's directory too."""
-    sat, project = Exams(exams), Project(Path(iteration.project))
+    project = Project(Path(iteration.project))
     suites = []
     for name, suite, comparison in (
         ("benchmark", config.evaluate.benchmark, decision.benchmark),

@@ -6,6 +6,8 @@ The polynomial is the Chebyshev interpolation on the interval that float32 needs
 relative error stays below 1e-5, and that of a sum of many below 1e-6; it takes a fifth of the time.
 """
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
@@ -25,10 +27,16 @@ def exp_of_negative(x: mx.array) -> mx.array:
     if mx.default_device() != mx.cpu:
         return mx.exp(x)
     scaled = mx.maximum(x, _LOWEST) * 2.0**-_SQUARINGS
-    *rest, highest = _POLYNOMIAL
-    value = mx.array(highest)
-    for coefficient in reversed(rest):
-        value = value * scaled + coefficient
+    value = polynomial(_POLYNOMIAL, scaled)
     for _ in range(_SQUARINGS):
         value = value * value
+    return value
+
+
+def polynomial(coefficients: Sequence[float], x: mx.array) -> mx.array:
+    """A polynomial's values, elementwise, by Horner's rule; the constant is the first coefficient."""
+    *rest, highest = coefficients
+    value = mx.array(highest)
+    for coefficient in reversed(rest):
+        value = value * x + coefficient
     return value

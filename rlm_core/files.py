@@ -110,6 +110,15 @@ def read_jsonl(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:
             raise StageFailed(f"{path}:{number} is not a readable {kind.__name__}: {first_reason(error)}") from error
 
 
+def read_shards(directory: Path, kind: type[RecordT]) -> list[RecordT]:
+    """The records of all JSON Lines files in a directory, in the order of the files' names; none where it is not there.
+
+    Raises:
+        StageFailed: a line is not such a record.
+    """
+    return [record for shard in sorted(directory.glob("*.jsonl")) for record in read_jsonl(shard, kind)]
+
+
 def first_reason(error: Exception) -> str:
     """The first complaint of a validation error as `place: reason`, or the error's own text."""
     if isinstance(error, ValidationError):

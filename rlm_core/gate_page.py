@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.exam_answers import Answers
-from rlm_core.markdown import fenced, side_by_side, wrapped
+from rlm_core.markdown import fenced, side_by_side, table, wrapped
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison
 from rlm_core.train import TrainReport
 
@@ -37,8 +37,7 @@ def page(
 ) -> str:
     """The numbers, the problems gained and lost with answers side by side, and where the candidate comes from."""
     parts = [
-        f"# Iteration {decision.iteration}: {decision.outcome}",
-        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+        *heading(decision),
         *([_numbers(suites, gate.confidence)] if suites else []),
         _origin(decision, gate, trained, train),
         *(_changes(suite) for suite in suites),
@@ -46,23 +45,38 @@ def page(
     return "\n\n".join(parts) + "\n"
 
 
-def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
-    rows = [
-        f"| | base | incumbent | candidate | difference | {confidence:.0%} interval | p if no better | p if no worse "
-        "| gained | lost |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+def heading(decision: GateDecision) -> list[str]:
+    """How a page about this iteration begins."""
+    return [
+        f"# Iteration {decision.iteration}: {decision.outcome}",
+        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
     ]
+
+
+def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
+    head = ["", "base", "incumbent", "candidate", "difference", f"{confidence:.0%} interval"]
+    head += ["p if no better", "p if no worse", "gained", "lost"]
+    rows = []
     for suite in suites:
         found, (low, high) = suite.comparison, suite.comparison.interval
         worse = "–" if found.p_worse is None else f"{found.p_worse:.4f}"
         answers = sum(problem.samples for problem in suite.base.problems)
         base = sum(problem.correct for problem in suite.base.problems) / max(1, answers)
         rows.append(
-            f"| {suite.name}, {len(suite.exams.incumbent.problems)} problems × {suite.exams.incumbent.k} | {base:.3f} "
-            f"| {found.incumbent:.3f} | {found.candidate:.3f} | {found.difference:+.3f} | {low:+.3f} to {high:+.3f} "
-            f"| {found.p_value:.4f} | {worse} | {found.better} | {found.worse} |"
+            [
+                f"{suite.name}, {len(suite.exams.incumbent.problems)} problems × {suite.exams.incumbent.k}",
+                f"{base:.3f}",
+                f"{found.incumbent:.3f}",
+                f"{found.candidate:.3f}",
+                f"{found.difference:+.3f}",
+                f"{low:+.3f} to {high:+.3f}",
+                f"{found.p_value:.4f}",
+                worse,
+                str(found.better),
+                str(found.worse),
+            ]
         )
-    return "\n".join(rows)
+    return table(head, rows)
 
 
 def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, train: TrainSection) -> str:

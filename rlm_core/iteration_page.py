@@ -4,8 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlm_core.files import read_jsonl, read_record
+from rlm_core.files import read_jsonl, read_record, read_shards
+from rlm_core.gate_page import heading
+from rlm_core.iteration import DECISION
 from rlm_core.markdown import code, fenced, side_by_side, table, wrapped
+from rlm_core.phrases import counted
 from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import GateDecision, Rollout, Verdict
@@ -40,10 +43,10 @@ def read_ended(project: Project, number: int) -> Ended:
     run = project.run(number)
     return Ended(
         summary=read_record(run / "summary.json", Summary),
-        decision=read_record(run / "decision.json", GateDecision),
+        decision=read_record(run / DECISION, GateDecision),
         problems=list(read_jsonl(run / "problems.jsonl", Problem)),
-        rollouts=[row for shard in sorted((run / "rollouts").glob("*.jsonl")) for row in read_jsonl(shard, Rollout)],
-        verdicts=[row for shard in sorted((run / "verdicts").glob("*.jsonl")) for row in read_jsonl(shard, Verdict)],
+        rollouts=read_shards(run / "rollouts", Rollout),
+        verdicts=read_shards(run / "verdicts", Verdict),
         proposed={
             stage: (_rows(run / f"{name}.jsonl"), _rows(run / f"{name}.rejections.jsonl"))
             for stage, name in (("generate", "proposals"), ("mutate", "mutants"))
@@ -59,8 +62,7 @@ def iteration_page(ended: Ended) -> str:
     """The page in Markdown."""
     decision, texts = ended.decision, {rollout.id: rollout.text for rollout in ended.rollouts}
     parts = [
-        f"# Iteration {decision.iteration}: {decision.outcome}",
-        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+        *heading(decision),
         "## Stages",
         _stages(ended),
         *_samples(ended, texts),
@@ -79,7 +81,7 @@ def _stages(ended: Ended) -> str:
     ]
     counts = {
         **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
-        "filter": f"{_listed(summary.problems_by_source)} kept, {_listed(summary.rejections_by_rule)} rejected",
+        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
@@ -93,11 +95,6 @@ def _stages(ended: Ended) -> str:
         for stage, seconds in summary.stage_seconds.items()
     ]
     return table(["stage", "what came of it", "seconds", "share"], rows)
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    parts = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    return f"{sum(counts.values())} ({parts})" if counts else "0"
 
 
 def _samples(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rlm_core.curve import data_uri, points, svg
 from rlm_core.ledger import Iteration
 from rlm_core.markdown import table
+from rlm_core.phrases import scores
 from rlm_core.records import SuiteComparison
 
 _LEGEND = (
@@ -43,9 +44,9 @@ def iterations_table(history: Sequence[Iteration]) -> str:
             str(entry.number),
             entry.decision.outcome,
             f"{entry.summary['pass_rate']:.1%}",
-            _scores(entry.decision.benchmark),
+            scores(entry.decision.benchmark),
             _interval(entry.decision.benchmark),
-            _scores(entry.decision.holdout),
+            scores(entry.decision.holdout),
             kept.get(entry.number, "–"),
             f"{entry.summary['duration_s'] / 60:.1f}",
             entry.ended[5:16].replace("T", " "),
@@ -53,10 +54,6 @@ def iterations_table(history: Sequence[Iteration]) -> str:
         for entry in reversed(history[-_SHOWN:])
     ]
     return table(head, rows)
-
-
-def _scores(comparison: SuiteComparison | None) -> str:
-    return "–" if comparison is None else f"{comparison.incumbent:.3f} → {comparison.candidate:.3f}"
 
 
 def _interval(comparison: SuiteComparison | None) -> str:

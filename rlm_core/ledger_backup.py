@@ -10,7 +10,8 @@ from rlm_core.adapters import read_adapter
 from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config, load_config
 from rlm_core.errors import LedgerError, RlmError
-from rlm_core.files import read_jsonl, read_record, write_atomic
+from rlm_core.files import read_jsonl, read_record, read_shards, write_atomic
+from rlm_core.iteration import DECISION
 from rlm_core.ledger import WAY_OUT, Base, Ledger, open_ledger
 from rlm_core.problems import Problem
 from rlm_core.project import Project
@@ -91,7 +92,7 @@ def _replay(ledger: Ledger, run: Path, adapters: dict[str, AdapterRef]) -> None:
         adapters: those of the iterations before, by their digests; this one's is added.
     """
     config = load_config(run / "config.json")
-    decision = read_record(run / "decision.json", GateDecision)
+    decision = read_record(run / DECISION, GateDecision)
     if ledger.base() is None:
         first = read_adapter(config.model.adapter) if config.model.adapter else None
         ledger.begin(_base(config), first)
@@ -103,8 +104,8 @@ def _replay(ledger: Ledger, run: Path, adapters: dict[str, AdapterRef]) -> None:
         config.gate.ema_weight,
         outcomes(
             list(read_jsonl(run / "problems.jsonl", Problem)),
-            [rollout for shard in _shards(run / "rollouts") for rollout in read_jsonl(shard, Rollout)],
-            [verdict for shard in _shards(run / "verdicts") for verdict in read_jsonl(shard, Verdict)],
+            read_shards(run / "rollouts", Rollout),
+            read_shards(run / "verdicts", Verdict),
         ),
         read_record(run / "summary.json", Summary).model_dump(mode="json"),
         config.train.rehearsal.corpus_size,
@@ -127,12 +128,8 @@ def _base(config: Config) -> Base:
 def _runs(project: Project) -> Iterator[Path]:
     """Directories of the iterations that were decided, oldest first."""
     for run in sorted(project.runs.glob("*"), key=lambda path: (len(path.name), path.name)):
-        if (run / "decision.json").is_file():
+        if (run / DECISION).is_file():
             yield run
-
-
-def _shards(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.jsonl"))
 
 
 def _is_whole(path: Path) -> bool:

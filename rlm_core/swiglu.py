@@ -15,6 +15,8 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
+from rlm_core.exponential import polynomial
+
 _ODD = (
     4.89352455891786e-03,
     6.37261928875436e-04,
@@ -97,12 +99,4 @@ def _backward(gate: mx.array, up: mx.array, cotangent: mx.array) -> tuple[mx.arr
 def _sigmoid(x: mx.array) -> mx.array:
     half = mx.clip(0.5 * x, -_ONE_FROM, _ONE_FROM)
     square = half * half
-    return 0.5 * half * _polynomial(_ODD, square) / _polynomial(_EVEN, square) + 0.5
-
-
-def _polynomial(coefficients: tuple[float, ...], x: mx.array) -> mx.array:
-    *rest, highest = coefficients
-    value = mx.array(highest)
-    for coefficient in reversed(rest):
-        value = value * x + coefficient
-    return value
+    return 0.5 * half * polynomial(_ODD, square) / polynomial(_EVEN, square) + 0.5

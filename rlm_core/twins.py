@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from rlm_core.problems import Case, Cases, Problem
 from rlm_core.sandbox import Sandbox
 from rlm_core.sandbox.inside.wire import Encoder
-from rlm_core.verifiers.cases import Raised, Unusable, Value, run_cases
+from rlm_core.verifiers.cases import Raised, Unusable, Value, encoder_for, run_cases
 from rlm_core.verifiers.values import same
 
 _FIRST = 1
@@ -40,17 +40,17 @@ def _passed(
     if not inputs:
         return list(others)
     assert problem.reference is not None
+    encoder = encoder_for(sandbox.limits)
     results = iter(run_cases(sandbox, problem.reference, problem.entry_point, inputs))
     passed = [
-        [_passes(next(results), case, other, sandbox) for case in some]
+        [_passes(next(results), case, other, encoder) for case in some]
         for other, some in zip(others, cases, strict=True)
     ]
     return [other for other, each in zip(others, passed, strict=True) if all(each)]
 
 
-def _passes(result: Value | Raised | Unusable, case: Case, problem: Problem, sandbox: Sandbox) -> bool:
+def _passes(result: Value | Raised | Unusable, case: Case, problem: Problem, encoder: Encoder) -> bool:
     if isinstance(result, Value):
-        encoder = Encoder(sandbox.limits.nodes, sandbox.limits.depth, sandbox.limits.frame_mb)
         got, wanted = encoder.encode(result.value), encoder.encode(case.expected)
         return case.raises is None and same(got, wanted, problem.float_tolerance, problem.unordered)
     return isinstance(result, Raised) and result.exception == case.raises

@@ -2,7 +2,7 @@
 
 from prefect import get_run_logger, task
 
-from rlm_core.conclude import explain, finish, propose
+from rlm_core.conclude import Exams, explain, finish, propose
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.records import GateDecision, StageResult
@@ -46,7 +46,7 @@ def conclude(
     """Decision and summary, as JSON data."""
     training, reports = _result(iteration, trained), _results(iteration, exams)
     if decision.approval is not None:  # what a person answered is not on the page yet
-        publish(iteration, decision, explain(iteration, config, decision, training, reports))
+        publish(iteration, decision, explain(iteration, config, decision, training, Exams(reports)))
     summary = finish(
         iteration,
         config,

@@ -55,7 +55,7 @@ def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
         ProblemError: a case cannot be run: it is too large or too deep.
         InfrastructureFault: the sandbox failed, twice; this says nothing about the answer.
     """
-    encoder = _encoder(sandbox.limits)
+    encoder = encoder_for(sandbox.limits)
     arguments = [_encode(encoder, number, "input", case.input) for number, case in enumerate(problem.cases, 1)]
     expected = [_expected(encoder, number, case) for number, case in enumerate(problem.cases, 1)]
 
@@ -80,7 +80,7 @@ def check_cases(problem: Problem, limits: Limits) -> None:
     Raises:
         ProblemError: naming the case.
     """
-    encoder = _encoder(limits)
+    encoder = encoder_for(limits)
     for number, case in enumerate(problem.cases, 1):
         _encode(encoder, number, "input", case.input)
         _expected(encoder, number, case)
@@ -94,7 +94,7 @@ def run_cases(
     Raises:
         InfrastructureFault: the sandbox failed, twice.
     """
-    encoder = _encoder(sandbox.limits)
+    encoder = encoder_for(sandbox.limits)
     arguments: list[Tree | Unusable] = []
     for each in inputs:
         try:
@@ -117,7 +117,8 @@ def run_cases(
 # ------------------------------------------------------------------------------------------------------- preparation
 
 
-def _encoder(limits: Limits) -> Encoder:
+def encoder_for(limits: Limits) -> Encoder:
+    """What brings values into the form in which they are compared, within the limits."""
     return Encoder(limits.nodes, limits.depth, limits.frame_mb)
 
 

@@ -1,0 +1,16 @@
+"""What pages and commands both say, in the same words."""
+
+from collections.abc import Mapping
+
+from rlm_core.records import SuiteComparison
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """`7 (1 min_cases, 6 well_formed)`"""
+    parts = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    return f"{sum(counts.values())} ({parts})" if counts else "0"
+
+
+def scores(comparison: SuiteComparison | None) -> str:
+    """Incumbent's and candidate's score, or a dash where there was no exam."""
+    return "–" if comparison is None else f"{comparison.incumbent:.3f} → {comparison.candidate:.3f}"
