@@ -4,8 +4,10 @@
     make learn ARM=control
 
 An arm is a project with configs/learn.yaml and what ARMS says; an arm that was interrupted goes on where it was. In the
-control arm each group's rewards are dealt to its answers at random, so what it gains is not learnt from rewards. When
-the arm is done, all arms that are done are reported and drawn. Exits 1 when one of them missed its goal.
+control arm each group's rewards are dealt to its answers at random, so what it gains is not learnt from rewards. The
+holdout is composed problems that are no part of any training, the benchmark people's; at the end the base model and the
+last policy also sit both, and people's holdout, without any chance: greedy, one answer each. When the arm is done, all
+arms that are done are reported and drawn. Exits 1 when one of them missed its goal.
 """
 
 import argparse
@@ -22,12 +24,16 @@ from figures import Figure, finish, print_machine
 
 from rlm_cli import show
 from rlm_cli.embedded import run_iterations
+from rlm_cli.exam import sit
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import load_config
-from rlm_core.files import read_record
+from rlm_core.exams.order import order_exam
+from rlm_core.files import read_record, write_jsonl
 from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
 from rlm_core.records import ExamReport, SuiteComparison
+from rlm_core.sandbox import open_sandbox
+from rlm_core.sources.procedural import problems
 from rlm_core.summary import Summary
 
 CONFIG = Path("configs/learn.yaml")
@@ -39,6 +45,10 @@ ARMS: dict[str, dict[str, Any]] = {
     "control": {"seed": 1, "train": {"shuffle_rewards": True}},
 }
 GAIN, MINUTES, CONFIDENCE = 0.2, 60, 0.95
+UNSEEN, UNSEEN_SEED = 60, 2_026
+"""Composed problems of the holdout, and their seed; the filter keeps their like out of every training."""
+PEOPLES = "bank:holdout[starter]"
+"""Problems that people wrote, which only the last exams are on."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,11 @@ def settings_of(arm: str) -> Path:
 def run(arm: str) -> None:
     """Run the iterations that the arm still lacks."""
     config = settings_of(arm)
-    project = Project(Path(load_config(config).project))
+    settings = load_config(config)
+    project = Project(Path(settings.project))
+    if not (unseen := Path(settings.evaluate.holdout)).exists():
+        with open_sandbox() as sandbox:
+            write_jsonl(unseen, problems(UNSEEN, UNSEEN_SEED, settings.generate.difficulty, sandbox))
     with open_ledger(project.ledger) as ledger:
         lacking = ITERATIONS + 1 - ledger.next_iteration()
     for result in run_iterations(config, lacking):
@@ -95,6 +109,21 @@ def finished_arms() -> Iterator[Arm]:
 def _report(run: Path, who: str, suite: str) -> ExamReport:
     reports = [read_record(path, ExamReport) for path in (run / "exams").glob(f"{who}-*.json")]
     return next(report for report in reports if report.suite == suite)
+
+
+def print_greedy(arm: Arm) -> None:
+    """Base model and last policy on three suites, one greedy answer to each problem."""
+    settings = load_config(settings_of(arm.name))
+    print("\ngreedy, base model → last policy")
+    for suite in (settings.evaluate.benchmark, settings.evaluate.holdout, PEOPLES):
+        paths = [sit(order_exam(settings, who, suite, temperature=0), settings)[0] for who in ("base", str(ITERATIONS))]
+        base, last = (read_record(path, ExamReport) for path in paths)
+        gain = compare(ExamPair(base, last), seed=0, confidence=CONFIDENCE)
+        print(
+            f"{suite}: pass@1 {base.pass_at[1]:.3f} → {last.pass_at[1]:.3f} ({CONFIDENCE:.0%} interval of the gain "
+            f"{gain.interval[0]:+.3f} to {gain.interval[1]:+.3f}), cut off {base.truncated_share:.3f} → "
+            f"{last.truncated_share:.3f}, unusable {base.unusable_share:.3f} → {last.unusable_share:.3f}"
+        )
 
 
 def print_arm(arm: Arm) -> None:
@@ -166,6 +195,7 @@ def main() -> None:
         sys.exit("no arm is finished")
     for arm in arms:
         print_arm(arm)
+        print_greedy(arm)
     draw(arms)
     finish([figure for arm in arms for figure in goals(arm)])
 

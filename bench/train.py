@@ -32,19 +32,19 @@ STEPS = 4
 SIDES = ("this project", "mlx-lm supervised", "mlx-lm-lora GRPO")
 
 
-def policy_and_sequences(fast_swiglu: bool = False) -> tuple[Any, list[int], list[list[int]], list[float]]:
+def policy_and_sequences(our_layers: bool = False) -> tuple[Any, list[int], list[list[int]], list[float]]:
     """The policy with a fresh adapter, a prompt, its answers, and their advantages.
 
     Args:
-        fast_swiglu: whether the model's MLPs are this project's; the others use mlx-lm's as it is.
+        our_layers: whether MLPs and attention are computed by this project; the others use mlx-lm's as they are.
     """
     import numpy as np
 
     from rlm_core import policy as policies
     from rlm_core.config import DEFAULT_MODEL, TrainSection
 
-    if not fast_swiglu:
-        policies.use_fast_swiglu = lambda _model: 0
+    if not our_layers:
+        policies.use_fast_swiglu = policies.use_shared_attention = lambda _model: 0
     policy = policies.load_policy(DEFAULT_MODEL)
     policy.add_adapter(TrainSection().adapter, seed=1)
     generator = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def step_of_this_project() -> Callable[[], None]:
     from rlm_core.records import Rollout, Verdict
     from rlm_core.trainer import Trainer
 
-    policy, prompt, answers, advantages = policy_and_sequences(fast_swiglu=True)
+    policy, prompt, answers, advantages = policy_and_sequences(our_layers=True)
     section = TrainSection(minibatch=GROUPS * GROUP, micro_batch=GROUP)
     logprobs = policy.answer_logprobs(mx.array([prompt]), mx.array(answers), differentiable=False).tolist()
     group = []

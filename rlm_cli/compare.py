@@ -6,15 +6,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from rlm_core.comparison import ExamPair, compare
+from rlm_core.comparison import ExamPair, compare, disagreement
 from rlm_core.errors import UsageError
 from rlm_core.files import read_record
 from rlm_core.records import ExamReport, SuiteComparison
 from rlm_core.seeds import derive_seed
 
 _CONFIDENCE = 0.95
-_MUST_AGREE = ("suite_digest", "k", "seed", "temperature", "top_p", "max_tokens")
-"""What makes two reports ones on the same exam."""
 
 _console = Console(highlight=False, markup=False)
 
@@ -38,11 +36,8 @@ def compare_reports(first: Path, second: Path, as_json: bool) -> None:
 
 
 def _check(first: Path, second: Path, a: ExamReport, b: ExamReport) -> None:
-    for name in _MUST_AGREE:
-        if (mine := getattr(a, name)) != (other := getattr(b, name)):
-            raise UsageError(
-                f"{first} and {second} are not on the same exam: {name} is {mine} in the one, {other} in the other"
-            )
+    if why := disagreement(a, b):
+        raise UsageError(f"{first} and {second} are not on the same exam: {why}")
     for path, report in ((first, a), (second, b)):
         if not report.complete:
             raise UsageError(f"{path}: not all of its answers could be judged; sit the exam again")

@@ -1,7 +1,6 @@
 """Two policies compared on one suite: the same problems, the same number of answers, the same seeds."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ from rlm_core.records import ExamReport, SuiteComparison
 from rlm_core.seeds import derive_seed
 
 _RESAMPLES = 9_999
+_OF_AN_EXAM = ("suite_digest", "k", "seed", "temperature", "top_p", "max_tokens")
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,8 +31,10 @@ class ExamPair:
         a, b = self.incumbent, self.candidate
         if not (a.complete and b.complete):
             raise StageFailed(f"gate: an exam on {a.suite} is empty or incomplete; nothing is decided on it")
-        if _exam(a) != _exam(b):
-            raise StageFailed(f"gate: the reports on {a.suite} are not of the same exam; nothing is decided on them")
+        if why := disagreement(a, b):
+            raise StageFailed(
+                f"gate: the reports on {a.suite} are not of the same exam ({why}); nothing is decided on them"
+            )
 
     def counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Right answers of incumbent and candidate to each problem, `[P]` and `[P]`, in the incumbent's order."""
@@ -41,10 +43,13 @@ class ExamPair:
         return np.array(incumbent), np.array([by_id[problem.problem_id] for problem in self.incumbent.problems])
 
 
-def _exam(report: ExamReport) -> tuple[Any, ...]:
-    asked = sorted(problem.problem_id for problem in report.problems)
-    sampling = report.temperature, report.top_p, report.max_tokens
-    return report.suite_digest, report.k, report.seed, sampling, asked
+def disagreement(a: ExamReport, b: ExamReport) -> str | None:
+    """In what two reports show that they are not of the same exam; None where they are of one."""
+    for name in _OF_AN_EXAM:
+        if (mine := getattr(a, name)) != (other := getattr(b, name)):
+            return f"{name} is {mine} in the one, {other} in the other"
+    asked, others = ({problem.problem_id for problem in report.problems} for report in (a, b))
+    return f"{len(asked ^ others)} problems are in one of them only" if asked != others else None
 
 
 def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparison:

@@ -1,4 +1,4 @@
-"""A policy is a base model and, if it has one, an adapter: load, sample, score. The only importer of mlx_lm.
+"""A policy is a base model and, if it has one, an adapter: load, sample, score.
 
 Axes: B sequences in a batch, T tokens, V vocabulary. Log-probabilities are float32, in nats.
 """
@@ -14,7 +14,6 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
-from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
@@ -29,6 +28,7 @@ from rlm_core.errors import AdapterError, InfrastructureFault, ModelError, one_l
 from rlm_core.files import sha256_of
 from rlm_core.head import chosen_logprobs
 from rlm_core.records import AdapterRef
+from rlm_core.shared_prompt import PromptCache, use_shared_attention
 from rlm_core.swiglu import use_fast_swiglu
 from rlm_core.tensors import write_tensors
 
@@ -179,7 +179,7 @@ class Policy:
         """
         rows = answers.shape[0]
         if self._can_share_prompts:
-            caches = [_DifferentiableCache() for _ in self.model.layers]
+            caches = [PromptCache() for _ in self.model.layers]
             last = self._hidden(prompt, caches)[:, -1:]
             rest = self._hidden(answers[:, :-1], caches) if answers.shape[1] > 1 else None
             first = mx.broadcast_to(last, (rows, 1, last.shape[-1]))
@@ -300,32 +300,6 @@ def _log_plain_scoring(base: str, kinds: str) -> None:
     )
 
 
-class _DifferentiableCache:
-    """Keys and values of one prompt, kept in the graph and broadcast to the answers that follow it."""
-
-    def __init__(self) -> None:
-        self.offset = 0
-        self._keys: mx.array | None = None
-        self._values: mx.array | None = None
-
-    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        if self._keys is None or self._values is None:
-            self._keys, self._values = keys, values
-            self.offset = keys.shape[2]
-            return keys, values
-        return _joined(self._keys, keys), _joined(self._values, values)
-
-    def make_mask(self, length: int, return_array: bool = False, window_size: int | None = None) -> Any:
-        if self.offset == 0 and not return_array and not window_size:
-            return "causal"
-        return create_causal_mask(length, self.offset, window_size=window_size)
-
-
-def _joined(prompt: mx.array, answers: mx.array) -> mx.array:
-    """[1, H, P, D] before each row of [B, H, T, D]."""
-    return mx.concatenate([mx.broadcast_to(prompt, (answers.shape[0], *prompt.shape[1:])), answers], axis=2)
-
-
 # ------------------------------------------------------------------------------------------------------------- loading
 
 _OUT_OF_MEMORY = ("unable to allocate", "attempting to allocate", "insufficient memory", "out of memory")
@@ -406,6 +380,7 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
     quantised = frozenset(module.bits for _, module in model.named_modules() if hasattr(module, "bits"))
     model = _unpacked_on_cpu(model)
     use_fast_swiglu(model)
+    use_shared_attention(model)
     model.freeze()
     shape = _put_on(model, base, adapter) if adapter else None
     model = _unpacked_on_cpu(model)  # the adapter may be in 16 bits, too

@@ -101,7 +101,7 @@ SQLITE = [f"rlm_core/{name}.py" for name in ("ledger", "ledger_backup", "migrati
 
 @pytest.mark.parametrize(
     ("library", "expected"),
-    [("mlx_lm", ["rlm_core/policy.py"]), ("sqlite3", SQLITE)],
+    [("mlx_lm", ["rlm_core/policy.py", "rlm_core/shared_prompt.py"]), ("sqlite3", SQLITE)],
 )
 def test_a_library_has_no_other_importers(library: str, expected: list[str]) -> None:
     importers = [name_of(file) for file in files("rlm_core", "tasks", "flows") if library in imported(file.read_text())]
