@@ -66,7 +66,7 @@ bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx
 gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in simulated loops
 	$(BIN)/python bench/gate_simulation.py
 
-learn: setup ## eight iterations with the default model, and what they taught; ARM=seed-1, seed-2 or control
+learn: setup ## six iterations with the default model, and what they taught; ARM=seed-1, seed-2 or control
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python bench/learn.py $(ARM)
 

@@ -38,7 +38,7 @@ from rlm_core.summary import Summary
 
 CONFIG = Path("configs/learn.yaml")
 PICTURE = Path("docs/learning.svg")
-ITERATIONS = 8
+ITERATIONS = 6
 ARMS: dict[str, dict[str, Any]] = {
     "seed-1": {"seed": 1},
     "seed-2": {"seed": 2},
