@@ -13,7 +13,7 @@ from rlm_core.ledger import Ledger
 from rlm_core.phrases import counted, scores
 from rlm_core.project import Project
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
-from rlm_core.summary import Summary
+from rlm_core.summary import Summary, claims
 
 _console = Console(highlight=False)
 
@@ -24,7 +24,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
     decision = GateDecision.model_validate(result["decision"])
     kept, refused = summary.problems_by_source, summary.rejections_by_rule
     rows = {
-        "problems": f"{counted(kept)} kept, {counted(refused)} rejected",
+        "problems": f"{counted(kept)} kept, {counted(refused)} rejected{claims(summary)}",
         "rollouts": (
             f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
             f"mean reward {summary.reward_mean:.3f}, "

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from rlm_core.claims import Claims
 from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed
@@ -122,6 +123,7 @@ def finish(
         float(np.sum([result.figures["seconds"] for result in rollouts])),
         time.monotonic() - iteration.started,
         _stage_seconds(made, rollouts, verdicts, trained, exams),
+        Claims.from_figures(made[-1].figures),
     )
     write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
     write_record(directory / "summary.json", summary)

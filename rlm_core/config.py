@@ -117,12 +117,17 @@ class FilterSection(Section):
     """Fewest and most words of the prompt."""
     cases_chars: tuple[Count, Positive] = (20, 8_000)
     """Shortest and longest cases, as JSON."""
-    min_cases: Positive = 3
-    min_distinct_outputs: Positive = 2
-    max_trivial_share: Share = 0.67
+    min_cases: Positive = 5
+    min_distinct_outputs: Positive = 3
+    """Where all outputs are True or False, both of them are enough."""
+    max_trivial_share: Share = 0.5
     """Most of the cases that a trivial answer (a constant, the argument itself) may pass."""
+    min_slips_caught: Share = 0.7
+    """Least share of the small mistakes in its solution (a wrong operator, a bound off by one) that the cases catch."""
     max_similarity: Share = 0.8
     """Largest Jaccard similarity of word 3-grams to the corpus, the bank, both suites and this batch."""
+    max_contamination: Share = 0.5
+    """Largest share of an exam problem's runs of 8 words, or of 13 tokens of its solution, that it may contain."""
     blocked: tuple[Annotated[str, AfterValidator(_regular_expression)], ...] = (
         r"\bsubprocess\b",
         r"\bos\s*\.\s*(system|popen|exec\w*|spawn\w*|remove|unlink|rmdir)\b",

@@ -24,7 +24,7 @@ from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import procedural, read_problems
 
-_SHOWN_CHARS = 2_000
+SHOWN_CHARS = 2_000
 """Longest part of a proposal that a rejection keeps."""
 
 _SHOWN_CASES = 5
@@ -145,7 +145,7 @@ def collect(
             problems.append(parse_proposal(text, origin, domain))
         except (ValueError, RecursionError) as error:
             reason = first_reason(error)
-            rejections.append(Rejection(stage=stage, rule="well_formed", reason=reason, proposal=text[:_SHOWN_CHARS]))
+            rejections.append(Rejection(stage=stage, rule="well_formed", reason=reason, proposal=text[:SHOWN_CHARS]))
     return problems, rejections
 
 

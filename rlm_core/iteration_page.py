@@ -11,8 +11,8 @@ from rlm_core.markdown import code, fenced, side_by_side, table, wrapped
 from rlm_core.phrases import counted
 from rlm_core.problems import Problem
 from rlm_core.project import Project
-from rlm_core.records import GateDecision, Rollout, Verdict
-from rlm_core.summary import Summary
+from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
+from rlm_core.summary import Summary, claims
 from rlm_core.suspects import suspects, why
 
 _SAMPLES = 3
@@ -32,6 +32,8 @@ class Ended:
     """Rollouts and verdicts are gone from an iteration that was pruned."""
     proposed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By generate and mutate: proposals, and those that could not be read as such."""
+    rejections: Sequence[Rejection] = ()
+    """Of all three stages that make problems."""
 
 
 def read_ended(project: Project, number: int) -> Ended:
@@ -51,6 +53,12 @@ def read_ended(project: Project, number: int) -> Ended:
             stage: (_rows(run / f"{name}.jsonl"), _rows(run / f"{name}.rejections.jsonl"))
             for stage, name in (("generate", "proposals"), ("mutate", "mutants"))
         },
+        rejections=[
+            rejection
+            for name in ("proposals", "mutants", "problems")
+            if (path := run / f"{name}.rejections.jsonl").is_file()
+            for rejection in read_jsonl(path, Rejection)
+        ],
     )
 
 
@@ -65,6 +73,7 @@ def iteration_page(ended: Ended) -> str:
         *heading(decision),
         "## Stages",
         _stages(ended),
+        *_rejected(ended.rejections),
         *_samples(ended, texts),
         *_suspicious(ended, texts),
     ]
@@ -81,7 +90,8 @@ def _stages(ended: Ended) -> str:
     ]
     counts = {
         **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
-        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected",
+        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected"
+        f"{claims(summary)}",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
@@ -95,6 +105,17 @@ def _stages(ended: Ended) -> str:
         for stage, seconds in summary.stage_seconds.items()
     ]
     return table(["stage", "what came of it", "seconds", "share"], rows)
+
+
+def _rejected(rejections: Sequence[Rejection]) -> Iterator[str]:
+    """Each rule with how often it refused a proposal, and the first one that it refused."""
+    by_rule: dict[tuple[str, str], list[Rejection]] = {}
+    for rejection in rejections:
+        by_rule.setdefault((rejection.stage, rejection.rule), []).append(rejection)
+    if by_rule:
+        yield "## Rejected proposals"
+        rows = [[stage, rule, str(len(those)), code(those[0].reason)] for (stage, rule), those in by_rule.items()]
+        yield table(["stage", "rule", "how many", "why, for the first"], rows)
 
 
 def _samples(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:

@@ -201,6 +201,11 @@ class Provenance(Record):
     expected_from: Literal["author", "reference"] = "author"
     """Who said what the cases expect: the problem's author, or a run of its reference solution in the sandbox."""
 
+    @property
+    def written_by_model(self) -> bool:
+        """Whether a model wrote the problem, with what it claims to be true of it."""
+        return self.source in ("model", "mutation")
+
 
 class Problem(Record):
     """What the model must solve. Smallest on disk: `{"prompt", "entry_point", "cases": [{"input", "expected"}]}`."""
@@ -240,7 +245,7 @@ class Problem(Record):
             raise ValueError("entry_point: the name of the function that the cases call is needed")
         if every.count("pytest") > 1:
             raise ValueError("verifier: one with pytest tests is enough")
-        if kinds - {"cases"} and self.provenance.source in ("model", "mutation"):
+        if kinds - {"cases"} and self.provenance.written_by_model:
             raise ValueError("verifier: what a model made up is judged by cases alone: it could write the verdict")
         return self
 

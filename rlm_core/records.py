@@ -67,12 +67,22 @@ class StageResult(Record):
         return self.model_copy(update={"files": files})
 
 
-class Rejection(Record):
+class Refusal(Record):
+    """Why a proposal does not become a problem."""
+
+    rule: str
+    reason: str
+    """For people."""
+    value: float | str | None = None
+    """What was found, where the rule has a limit."""
+    limit: float | str | None = None
+    """The limit that it is beyond."""
+
+
+class Rejection(Refusal):
     """A proposal that did not become a problem, and why."""
 
     stage: Literal["generate", "mutate", "filter"]
-    rule: str
-    reason: str
     proposal: str
     """The proposal's text or JSON, cut to a readable length."""
 

@@ -10,7 +10,7 @@ from rlm_core.answers import problem_prompt
 from rlm_core.batches import Rehearsed
 from rlm_core.config import Config, RehearsalSection
 from rlm_core.files import write_jsonl
-from rlm_core.filter import KnownProblems, repeats
+from rlm_core.known import KnownProblems, repeats
 from rlm_core.ledger import CorpusAnswer
 from rlm_core.policy import Policy
 from rlm_core.records import FileRef
@@ -25,9 +25,7 @@ def write_corpus(directory: Path, corpus: Sequence[CorpusAnswer], config: Config
     """
     suites = {"benchmark": config.evaluate.benchmark, "holdout": config.evaluate.holdout}
     known = KnownProblems({group: read_problems(name) for group, name in suites.items()})
-    kept = [
-        answer for answer in corpus if not repeats(answer.problem, known, list(suites), config.filter.max_similarity)
-    ]
+    kept = [answer for answer in corpus if not repeats(answer.problem, known, list(suites), config.filter)]
     return FileRef.of(write_jsonl(directory / "corpus.jsonl", kept))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
+from rlm_core.claims import Claims
 from rlm_core.ledger import ProblemOutcome
 from rlm_core.problems import Problem
 from rlm_core.records import Record, Rejection, Rollout, Verdict
@@ -45,6 +46,10 @@ class Summary(Record):
     """The learner, which answered: `base` or the SHA-256 of its adapter."""
     problems_by_source: dict[str, int]
     rejections_by_rule: dict[str, int]
+    claims_checked: int = 0
+    """Expected values that the model claimed for its own problems, and that their solutions could be run for."""
+    claims_wrong: int = 0
+    """Those of them that the solutions do not give."""
     rollouts: int
     passed: int
     infrastructure_faults: int
@@ -78,6 +83,7 @@ def summarise(
     rollout_s: float,
     duration_s: float,
     stage_seconds: Mapping[str, float],
+    claimed: Claims,
 ) -> Summary:
     """The figures of a whole iteration."""
     judged = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
@@ -88,6 +94,8 @@ def summarise(
         policy=policy,
         problems_by_source=dict(Counter(problem.provenance.source for problem in problems)),
         rejections_by_rule=dict(Counter(rejection.rule for rejection in rejections)),
+        claims_checked=claimed.checked,
+        claims_wrong=claimed.wrong,
         rollouts=len(rollouts),
         passed=passed,
         infrastructure_faults=len(verdicts) - len(judged),
@@ -106,6 +114,13 @@ def summarise(
         duration_s=duration_s,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def claims(summary: Summary) -> str:
+    """How far the model's own examples could be believed, in words to be appended; nothing when it gave none."""
+    if not summary.claims_checked:
+        return ""
+    return f"; {summary.claims_wrong} of {summary.claims_checked} values that the model claimed were wrong"
 
 
 def problem_metrics(

@@ -1,6 +1,7 @@
 """Problems that ask for the same in other words: the solution of one passes every case of the other."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -10,8 +11,20 @@ from rlm_core.sandbox.inside.wire import Encoder
 from rlm_core.verifiers.cases import Raised, Unusable, Value, encoder_for, run_cases
 from rlm_core.verifiers.values import same
 
-_FIRST = 1
-"""Cases by which most problems are told apart; only where these are passed, the others are run too."""
+_AT_ONCE = 50
+"""First cases that one call runs."""
+_HARNESS = """
+
+def outcomes_of_each(inputs):
+    found = []
+    for given in inputs:
+        try:
+            found.append([{entry_point}(*given)])
+        except Exception:
+            found.append([])
+    return found
+"""
+"""Put behind a solution; an empty list stands for an exception."""
 
 
 def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Problem | None:
@@ -27,26 +40,32 @@ def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Probl
         return None
     own = _shapes(problem)
     alike = [other for other in others if isinstance(other.verifier, Cases) and own & _shapes(other)]
-    alike = _passed(problem, alike, [other.cases[:_FIRST] for other in alike], sandbox)
-    alike = _passed(problem, alike, [other.cases[_FIRST:] for other in alike], sandbox)
-    return alike[0] if alike else None
-
-
-def _passed(
-    problem: Problem, others: Sequence[Problem], cases: Sequence[Sequence[Case]], sandbox: Sandbox
-) -> list[Problem]:
-    """Those of `others` of which the reference passes all the given cases."""
-    inputs = [case.input for some in cases for case in some]
-    if not inputs:
-        return list(others)
-    assert problem.reference is not None
+    alike = _may_be_passed(problem.reference, problem.entry_point, alike, sandbox)
+    inputs = [case.input for other in alike for case in other.cases]
     encoder = encoder_for(sandbox.limits)
-    results = iter(run_cases(sandbox, problem.reference, problem.entry_point, inputs))
-    passed = [
-        [_passes(next(results), case, other, encoder) for case in some]
-        for other, some in zip(others, cases, strict=True)
-    ]
-    return [other for other, each in zip(others, passed, strict=True) if all(each)]
+    results = iter(run_cases(sandbox, problem.reference, problem.entry_point, inputs) if inputs else [])
+    passed = [[_passes(next(results), case, other, encoder) for case in other.cases] for other in alike]
+    return next((other for other, each in zip(alike, passed, strict=True) if all(each)), None)
+
+
+def _may_be_passed(reference: str, entry_point: str, others: Sequence[Problem], sandbox: Sandbox) -> list[Problem]:
+    """Those of `others` whose first case is passed, which tells most problems apart, or is not known to be failed."""
+    inputs = [other.cases[0].input for other in others]
+    calls: list[list[JsonValue]] = [[[*inputs[i : i + _AT_ONCE]]] for i in range(0, len(inputs), _AT_ONCE)]
+    code = reference + _HARNESS.format(entry_point=entry_point)
+    encoder = encoder_for(sandbox.limits)
+    found: list[Problem] = []
+    for number, result in enumerate(run_cases(sandbox, code, "outcomes_of_each", calls) if calls else []):
+        some = others[number * _AT_ONCE :][:_AT_ONCE]
+        if not isinstance(result, Value):
+            found += some
+            continue
+        outcomes: Any = result.value
+        for other, outcome in zip(some, outcomes, strict=True):
+            case = other.cases[0]
+            if _passes(Value(value=outcome[0]), case, other, encoder) if outcome else case.raises is not None:
+                found.append(other)
+    return found
 
 
 def _passes(result: Value | Raised | Unusable, case: Case, problem: Problem, encoder: Encoder) -> bool:

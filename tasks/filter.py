@@ -9,7 +9,7 @@ from tasks.stage import results_of, stage_task
 
 
 @stage_task(
-    version=1,
+    version=2,
     description="Proposals are checked; the bank fills up.",
     reads=["filter", "generate.bank", "generate.problems", "verify"],
     ignores=["verify.workers", "verify.max_failed_share"],

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rlm_core.config import DOMAINS, FilterSection
-from rlm_core.filter import RULES, jaccard, shingles
+from rlm_core.known import jaccard, shingles
 from rlm_core.problems import Problem
+from rlm_core.rules import RULES
 from rlm_core.sandbox import Limits, Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import LEVELS

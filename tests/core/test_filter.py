@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from rlm_core import filter as filtering
+from rlm_core.claims import with_reference_values
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.filter import RULES, KnownProblems, filter_proposals, jaccard, refusal, shingles
+from rlm_core.filter import filter_proposals, refusal
+from rlm_core.known import KnownProblems, jaccard, shingles
 from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.proof import Prover, open_prover
 from rlm_core.records import FileRef, Rejection
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.rules import RULES
 
 SECTION = FilterSection()
 GOOD = Problem.model_validate(
@@ -33,11 +36,15 @@ def good(**changes: Any) -> Problem:
 
 
 def bank(count: int) -> list[Problem]:
-    """Problems of which no two are alike, and that a good proposal's solution does not solve."""
-    prompts = [" ".join(f"word{i}x{j}" for j in range(8)) for i in range(count)]
-    cases = [{"input": [n], "expected": n + 7} for n in (1, 2, 3, 4)]
+    """Problems of which no two are alike in words or in what they do."""
     return [
-        good(prompt=prompt, entry_point=f"bank{i}", cases=cases, reference=None) for i, prompt in enumerate(prompts)
+        good(
+            prompt=" ".join(f"word{i}x{j}" for j in range(8)),
+            entry_point=f"bank{i}",
+            cases=[{"input": [n], "expected": n + 7 + i} for n in (1, 2, 3, 4, 5)],
+            reference=f"def bank{i}(n):\n    return n + {7 + i}\n",
+        )
+        for i in range(count)
     ]
 
 
@@ -50,14 +57,19 @@ def known(**groups: list[Problem]) -> KnownProblems:
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with open_sandbox() as opened:
+def prover() -> Iterator[Prover]:
+    with open_prover(VerifySection()) as opened:
         yield opened
 
 
-def test_a_good_proposal_passes_with_and_without_its_own_solution(sandbox: Sandbox) -> None:
-    assert refusal(GOOD, SECTION, known(), sandbox) is None
-    assert refusal(good(reference=None), SECTION, known(), sandbox) is None
+def test_a_good_proposal_passes(prover: Prover) -> None:
+    assert refusal(GOOD, SECTION, known(), prover) is None
+
+
+def test_a_proposal_without_a_solution_proves_nothing(prover: Prover) -> None:
+    refused = refusal(good(reference=None), SECTION, known(), prover)
+    assert refused is not None
+    assert (refused.rule, refused.reason) == ("reference", "it has no solution")
 
 
 # ---------------------------------------------------------------------------------------- rules on a proposal alone
@@ -66,21 +78,21 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "prompt_length": ({"prompt": "Do five or so words."[:19]}, {}, "19 characters of prompt, allowed are 20 to 2000"),
     "description_length": ({"prompt": "Double extraordinarily large integers"}, {}, "4 words of description, allowed"),
     "cases_length": ({}, {"cases_chars": (1, 50)}, "characters of cases, allowed are 1 to 50"),
-    "min_cases": ({"cases": GOOD.content()["cases"][:2]}, {}, "2 distinct cases, at least 3 needed"),
+    "min_cases": ({"cases": GOOD.content()["cases"][:4]}, {}, "4 distinct cases, at least 5 needed"),
     "consistent_cases": (
         {"cases": [*GOOD.content()["cases"], {"input": [3], "expected": 7}]},
         {},
         "two cases with input [3] expect different things",
     ),
     "distinct_outputs": (
-        {"cases": [{"input": [n], "expected": 2} for n in (1, 2, 3)]},
+        {"cases": [{"input": [n], "expected": n % 2} for n in (1, 2, 3, 4, 5)]},
         {},
-        "1 distinct outputs, at least 2 needed",
+        "2 distinct outputs, at least 3 needed",
     ),
     "trivial": (
         {"cases": [{"input": [n], "expected": min(n, 4)} for n in (1, 2, 3, 4, 5)]},
         {},
-        "a trivial answer passes 80% of the cases, at most 67% allowed",
+        "a trivial answer passes 80% of the cases, at most 50% allowed",
     ),
     "blocked_pattern": (
         {"reference": "import subprocess\n"},
@@ -96,12 +108,14 @@ def test_every_rule_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("rule", REFUSED)
-def test_a_rule_refuses_with_its_name_and_a_reason(rule: str, sandbox: Sandbox) -> None:
+def test_a_rule_refuses_with_its_name_and_a_reason(rule: str, prover: Prover) -> None:
     changes, settings, expected = REFUSED[rule]
-    refused = refusal(good(**changes), SECTION.model_copy(update=settings), known(), sandbox)
+    refused = refusal(good(**changes), SECTION.model_copy(update=settings), known(), prover)
     assert refused is not None
-    assert refused[0] == rule
-    assert expected in refused[1]
+    assert refused.rule == rule
+    assert expected in refused.reason
+    assert refused.value is not None
+    assert refused.limit is not None
 
 
 @pytest.mark.parametrize(
@@ -111,7 +125,7 @@ def test_a_rule_refuses_with_its_name_and_a_reason(rule: str, sandbox: Sandbox) 
         ("prompt_length", {"prompt": "x" * 2_000}, {}),
         ("description_length", {"prompt": "a b c d e"}, {}),
         ("description_length", {"prompt": "a " * 200}, {}),
-        ("min_cases", {"cases": GOOD.content()["cases"][:3]}, {}),
+        ("min_cases", {}, {}),
         ("distinct_outputs", {}, {"min_distinct_outputs": 5}),
         (
             "trivial",
@@ -255,130 +269,135 @@ def test_jaccard_is_shared_over_all(a: str, b: str, expected: float) -> None:
 
 @pytest.mark.parametrize("group", ["corpus", "benchmark", "holdout", "batch"])
 @pytest.mark.parametrize("changes", [{}, {"cases": GOOD.content()["cases"][:4]}], ids=["same", "other-cases"])
-def test_a_repeat_of_a_known_problem_is_a_duplicate(sandbox: Sandbox, group: str, changes: dict[str, Any]) -> None:
-    refused = refusal(GOOD, SECTION, known(**{group: [good(**changes)]}), sandbox)
-    assert refused == ("duplicate", f"the same as double of the {group}")
+def test_a_repeat_of_a_known_problem_is_a_duplicate(prover: Prover, group: str, changes: dict[str, Any]) -> None:
+    refused = refusal(GOOD, SECTION, known(**{group: [good(**changes)]}), prover)
+    assert refused is not None
+    assert (refused.rule, refused.reason) == ("duplicate", f"the same as double of the {group}")
 
 
 @pytest.mark.parametrize("group", ["corpus", "benchmark", "holdout", "batch"])
-def test_a_rewording_of_a_known_problem_is_too_similar(sandbox: Sandbox, group: str) -> None:
+def test_a_rewording_of_a_known_problem_is_too_similar(prover: Prover, group: str) -> None:
     # 14 words are 12 triples; another last word changes one of them: 11 shared of 13
     words = "one two three four five six seven eight nine ten eleven twelve thirteen"
     near = known(**{group: [*bank(1), good(prompt=f"{words} last", entry_point="near")]})
-    proposal = good(prompt=f"{words} end", reference=None)
-    assert refusal(proposal, SECTION, near, sandbox) == (
-        "similar",
-        f"similarity 0.85 to near of the {group}, at most 0.8 allowed",
-    )
-    assert refusal(proposal, SECTION.model_copy(update={"max_similarity": 11 / 13}), near, sandbox) is None
+    proposal = good(prompt=f"{words} end")
+    refused = refusal(proposal, SECTION, near, prover)
+    assert refused is not None
+    assert refused.reason == f"similarity 0.85 to near of the {group}, at most 0.8 allowed"
+    assert (refused.rule, refused.value, refused.limit) == ("similar", pytest.approx(11 / 13), 0.8)
+    lenient = SECTION.model_copy(update={"max_similarity": 11 / 13, "max_contamination": 1.0})
+    refused = refusal(proposal, lenient, near, prover)
+    assert refused is not None
+    assert refused.rule == "twin"
 
 
-def test_a_different_problem_is_not_similar(sandbox: Sandbox) -> None:
+def test_a_different_problem_is_not_similar(prover: Prover) -> None:
     cubes = [{"input": [n], "expected": n**3} for n in (1, 2, 3)]
     others = [good(prompt=OTHER_PROMPT, entry_point="cube", cases=cubes)]
-    assert refusal(GOOD, SECTION, known(corpus=others, benchmark=others, holdout=others), sandbox) is None
+    assert refusal(GOOD, SECTION, known(corpus=others, benchmark=others, holdout=others), prover) is None
 
 
 # ------------------------------------------------------------------------------------------------ runs in the sandbox
 
 
 @pytest.mark.parametrize(
-    ("reference", "reason"),
+    ("reference", "reason", "score"),
     [
-        ("def double(n):\n    return n + 2\n", "its own solution fails: 4 of 5 cases failed"),
-        ("def double(n) return", "its own solution fails: does not load: SyntaxError"),
-        ("def triple(n): ...", "its own solution fails: no function named double"),
-        ("while True: pass", "its own solution fails: does not load: it took too long"),
+        ("def double(n):\n    return n + 2\n", "its own solution fails: 4 of 5 cases failed", pytest.approx(0.2)),
+        ("def double(n) return", "its own solution fails: does not load: SyntaxError", 0.0),
+        ("def triple(n): ...", "its own solution fails: no function named double", 0.0),
+        ("while True: pass", "its own solution fails: does not load: it took too long", 0.0),
     ],
 )
-def test_a_proposal_whose_own_solution_fails_is_refused(reference: str, reason: str) -> None:
+def test_a_proposal_whose_own_solution_fails_is_refused(reference: str, reason: str, score: float) -> None:
     limits = VerifySection().limits.model_copy(update={"load_s": 0.2, "patience": 2})
-    with open_sandbox(limits=limits) as sandbox:
-        refused = refusal(good(reference=reference), SECTION, known(), sandbox)
+    with open_prover(VerifySection(limits=limits)) as prover:
+        refused = refusal(good(reference=reference), SECTION, known(), prover)
     assert refused is not None
-    assert refused[0] == "reference"
-    assert refused[1].startswith(reason)
+    assert refused.rule == "reference"
+    assert refused.reason.startswith(reason)
+    assert (refused.value, refused.limit) == (score, 1.0)
 
 
-@pytest.mark.parametrize("reference", [GOOD.reference, None])
-def test_a_proposal_whose_cases_cannot_be_run_is_refused(sandbox: Sandbox, reference: str | None) -> None:
+def test_a_proposal_whose_cases_cannot_be_run_is_refused(prover: Prover) -> None:
     too_deep = {"input": [nested(100)], "expected": 18}
-    proposal = good(reference=reference, cases=[*GOOD.content()["cases"], too_deep])
-    refused = refusal(proposal, SECTION, known(), sandbox)
+    proposal = good(cases=[*GOOD.content()["cases"], too_deep])
+    refused = refusal(proposal, SECTION, known(), prover)
     assert refused is not None
-    assert refused[0] == "cases"
-    assert "case 6: its input " in refused[1]
+    assert refused.rule == "cases"
+    assert "case 6: its input " in refused.reason
 
 
 # ------------------------------------------------------------------------------------------------------ all together
 
 
-def test_the_bank_fills_up_behind_the_proposals(sandbox: Sandbox) -> None:
-    problems, rejections = filter_proposals([GOOD], bank(5), 3, known(), SECTION, sandbox)
+def test_the_bank_fills_up_behind_the_proposals(prover: Prover) -> None:
+    problems, rejections = filter_proposals([GOOD], bank(5), 3, known(), SECTION, prover)
     assert problems == [GOOD, *bank(5)[:2]]
     assert rejections == []
 
 
-def test_when_no_proposal_survives_the_bank_is_all_there_is(sandbox: Sandbox) -> None:
+def test_when_no_proposal_survives_the_bank_is_all_there_is(prover: Prover) -> None:
     bad = [good(**changes) for changes, settings, _ in REFUSED.values() if not settings]
-    problems, rejections = filter_proposals(bad, bank(5), 3, known(), SECTION, sandbox)
+    problems, rejections = filter_proposals(bad, bank(5), 3, known(), SECTION, prover)
     assert problems == bank(5)[:3]
     assert [rejection.rule for rejection in rejections] == [name for name, row in REFUSED.items() if not row[1]]
 
 
-def test_without_proposals_and_bank_there_are_no_problems(sandbox: Sandbox) -> None:
-    assert filter_proposals([], [], 3, known(), SECTION, sandbox) == ([], [])
+def test_without_proposals_and_bank_there_are_no_problems(prover: Prover) -> None:
+    assert filter_proposals([], [], 3, known(), SECTION, prover) == ([], [])
 
 
-def test_every_good_proposal_is_kept_even_beyond_what_was_wanted(sandbox: Sandbox) -> None:
-    problems, _ = filter_proposals([GOOD, *bank(3)], bank(9)[5:], 2, known(), SECTION, sandbox)
+def test_every_good_proposal_is_kept_even_beyond_what_was_wanted(prover: Prover) -> None:
+    problems, _ = filter_proposals([GOOD, *bank(3)], bank(9)[5:], 2, known(), SECTION, prover)
     assert problems == [GOOD, *bank(3)]
 
 
-def test_a_proposal_counts_against_the_next_ones_of_its_batch(sandbox: Sandbox) -> None:
-    reworded = good(prompt=GOOD.prompt.removesuffix("."), entry_point="twice", reference=None)
-    problems, rejections = filter_proposals([GOOD, GOOD, reworded], [], 3, known(), SECTION, sandbox)
-    assert problems == [GOOD]
+def test_a_proposal_counts_against_the_next_ones_of_its_batch(prover: Prover) -> None:
+    reworded = good(prompt=GOOD.prompt.removesuffix("."))
+    kept, other = sorted([GOOD, reworded], key=lambda problem: problem.id)
+    problems, rejections = filter_proposals([other, kept, kept], [], 3, known(), SECTION, prover)
+    assert problems == [kept]
     assert [(rejection.rule, rejection.reason) for rejection in rejections] == [
-        ("duplicate", "the same as double of the batch"),
         ("similar", "similarity 1.00 to double of the batch, at most 0.8 allowed"),
+        ("duplicate", "the same as double of the batch"),
     ]
 
 
 @pytest.mark.parametrize("group", ["benchmark", "holdout"])
-def test_a_bank_problem_that_is_in_an_exam_is_passed_over_with_a_reason(sandbox: Sandbox, group: str) -> None:
+def test_a_bank_problem_that_is_in_an_exam_is_passed_over_with_a_reason(prover: Prover, group: str) -> None:
     first, second, third = bank(3)
-    problems, rejections = filter_proposals([], [first, second, third], 2, known(**{group: [second]}), SECTION, sandbox)
+    problems, rejections = filter_proposals([], [first, second, third], 2, known(**{group: [second]}), SECTION, prover)
     assert problems == [first, third]
     assert [(r.rule, r.reason) for r in rejections] == [("duplicate", f"the same as bank1 of the {group}")]
 
 
-def test_a_bank_problem_of_an_earlier_iteration_comes_back(sandbox: Sandbox) -> None:
-    problems, rejections = filter_proposals([], bank(2), 2, known(corpus=bank(2)), SECTION, sandbox)
+def test_a_bank_problem_of_an_earlier_iteration_comes_back(prover: Prover) -> None:
+    problems, rejections = filter_proposals([], bank(2), 2, known(corpus=bank(2)), SECTION, prover)
     assert (problems, rejections) == (bank(2), [])
 
 
-def test_a_bank_problem_like_a_proposal_is_passed_over(sandbox: Sandbox) -> None:
-    problems, _ = filter_proposals([GOOD], [GOOD, *bank(1)], 2, known(), SECTION, sandbox)
+def test_a_bank_problem_like_a_proposal_is_passed_over(prover: Prover) -> None:
+    problems, _ = filter_proposals([GOOD], [GOOD, *bank(1)], 2, known(), SECTION, prover)
     assert problems == [GOOD, *bank(1)]
 
 
-def test_a_bank_problem_like_an_earlier_one_of_the_batch_is_passed_over(sandbox: Sandbox) -> None:
+def test_a_bank_problem_like_an_earlier_one_of_the_batch_is_passed_over(prover: Prover) -> None:
     first, second = bank(2)
-    problems, rejections = filter_proposals([], [first, first, second], 2, known(), SECTION, sandbox)
+    problems, rejections = filter_proposals([], [first, first, second], 2, known(), SECTION, prover)
     assert problems == [first, second]
     assert [(r.rule, r.reason) for r in rejections] == [("duplicate", "the same as bank0 of the batch")]
 
 
-def test_no_problem_is_there_twice_even_when_any_similarity_is_allowed(sandbox: Sandbox) -> None:
+def test_no_problem_is_there_twice_even_when_any_similarity_is_allowed(prover: Prover) -> None:
     lenient = SECTION.model_copy(update={"max_similarity": 1.0})
-    problems, _ = filter_proposals([GOOD], [GOOD, *bank(1)], 2, known(), lenient, sandbox)
+    problems, _ = filter_proposals([GOOD], [GOOD, *bank(1)], 2, known(), lenient, prover)
     assert problems == [GOOD, *bank(1)]
 
 
-def test_a_rejection_keeps_the_proposal_cut_to_a_readable_length(sandbox: Sandbox) -> None:
+def test_a_rejection_keeps_the_proposal_cut_to_a_readable_length(prover: Prover) -> None:
     short, long = good(prompt="too short"), good(prompt="x" * 3_000)
-    _, rejections = filter_proposals([short, long], [], 1, known(), SECTION, sandbox)
+    _, rejections = filter_proposals([short, long], [], 1, known(), SECTION, prover)
     assert [rejection.stage for rejection in rejections] == ["filter", "filter"]
     assert Problem.model_validate_json(rejections[0].proposal) == short
     assert rejections[1].proposal == long.model_dump_json()[:2_000]
@@ -387,7 +406,10 @@ def test_a_rejection_keeps_the_proposal_cut_to_a_readable_length(sandbox: Sandbo
 def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: Path) -> None:
     holdout = write_jsonl(tmp_path / "holdout.jsonl", bank(1))
     proposals = write_jsonl(tmp_path / "proposals.jsonl", [GOOD, good(prompt="too short")])
-    mutants = write_jsonl(tmp_path / "mutants.jsonl", [*bank(1), good(prompt=OTHER_PROMPT)])
+    other = good(
+        prompt=OTHER_PROMPT, reference="def double(n):\n    return n**3 + n\n", provenance={"source": "mutation"}
+    )
+    mutants = write_jsonl(tmp_path / "mutants.jsonl", [*bank(1), other])
     result = filtering.run(
         tmp_path / "run",
         tmp_path / "project",
@@ -400,10 +422,11 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         iteration=1,
     )
     assert result.damage() is None
-    assert result.figures == {"problems": 6, "rejections": 2}
+    assert result.figures == {"problems": 6, "rejections": 2, "claims_checked": 5, "claims_wrong": 4}
     problems = list(read_jsonl(tmp_path / "run" / "problems.jsonl", Problem))
     assert [problem.prompt for problem in problems[:2]] == [GOOD.prompt, OTHER_PROMPT]
-    assert [problem.cases for problem in problems[:2]] == [GOOD.cases, GOOD.cases]
+    assert problems[0].cases == GOOD.cases
+    assert [case.expected for case in problems[1].cases] == [2, 10, 30, 68, 130]
     assert {problem.provenance.expected_from for problem in problems[:2]} == {"reference"}
     assert {problem.provenance.source for problem in problems[2:]} <= {"file", "bank"}
     rejections = list(read_jsonl(tmp_path / "run" / "problems.rejections.jsonl", Rejection))
@@ -413,9 +436,9 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
     ]
 
 
-def test_what_a_proposal_expects_is_what_its_own_solution_computes(sandbox: Sandbox) -> None:
+def test_what_a_proposal_expects_is_what_its_own_solution_computes(prover: Prover) -> None:
     wrong = GOOD.model_copy(update={"cases": tuple(Case(input=case.input, expected=-7) for case in GOOD.cases)})
-    answered = filtering.with_reference_values(wrong, sandbox)
+    answered = with_reference_values(wrong, prover.sandbox)
     assert answered.cases == GOOD.cases
     assert answered.provenance.expected_from == "reference"
     assert answered.id == GOOD.id
@@ -425,14 +448,14 @@ def test_what_a_proposal_expects_is_what_its_own_solution_computes(sandbox: Sand
     "reference",
     [None, "def double(n) return 1", "def double(n):\n    return {n}\n", "def double(n):\n    while 1: pass\n"],
 )
-def test_a_solution_that_computes_nothing_usable_changes_nothing(sandbox: Sandbox, reference: str | None) -> None:
+def test_a_solution_that_computes_nothing_usable_changes_nothing(prover: Prover, reference: str | None) -> None:
     proposal = good(reference=reference)
-    assert filtering.with_reference_values(proposal, sandbox) == proposal
+    assert with_reference_values(proposal, prover.sandbox) == proposal
 
 
-def test_a_mutant_that_repeats_its_parent_is_a_duplicate_of_the_bank(sandbox: Sandbox) -> None:
+def test_a_mutant_that_repeats_its_parent_is_a_duplicate_of_the_bank(prover: Prover) -> None:
     parent, other = bank(2)
     mutant = parent.model_copy(update={"provenance": Provenance(source="mutation", parent=parent.id)})
-    problems, rejections = filter_proposals([mutant], [parent, other], 2, known(bank=[parent, other]), SECTION, sandbox)
+    problems, rejections = filter_proposals([mutant], [parent, other], 2, known(bank=[parent, other]), SECTION, prover)
     assert problems == [parent, other]
     assert [(r.rule, r.reason) for r in rejections] == [("duplicate", "the same as bank0 of the bank")]

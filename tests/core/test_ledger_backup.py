@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlm_core.base_model import fingerprint
+from rlm_core.claims import Claims
 from rlm_core.config import Config
 from rlm_core.errors import LedgerError
 from rlm_core.files import write_json, write_jsonl, write_record
@@ -61,7 +62,7 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
         for a, s in zip(answers, ("passed", "failed"), strict=True)
     ]
     trained = TrainReport(candidate=None, steps=1, groups=1, useful_groups=1, reward_mean=0.5, tokens=4, duration_s=1)
-    summary = summarise(number, "base", [asked], [], answers, verdicts, trained, 1.0, 2.0, {})
+    summary = summarise(number, "base", [asked], [], answers, verdicts, trained, 1.0, 2.0, {}, Claims(0, 0))
     candidate = AdapterRef(path=str(run / "adapter"), sha256=str(number) * 64)
     decided = decision(number, accepted, 0.3 + number / 10).model_copy(update={"candidate": candidate})
     write_json(run / "config.json", config.dump())

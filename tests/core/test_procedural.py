@@ -9,9 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rlm_core.config import FilterSection
-from rlm_core.filter import RULES, KnownProblems, filter_proposals
+from rlm_core.config import FilterSection, VerifySection
+from rlm_core.filter import filter_proposals
+from rlm_core.known import KnownProblems
 from rlm_core.problems import Problem
+from rlm_core.proof import open_prover
+from rlm_core.rules import RULES
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
@@ -74,10 +77,11 @@ def test_no_rule_for_proposals_refuses_one(made: list[Problem]) -> None:
     assert refused == {}
 
 
-def test_the_filter_keeps_them_but_for_what_exams_ask(made: list[Problem], sandbox: Sandbox) -> None:
+def test_the_filter_keeps_them_but_for_what_exams_ask(made: list[Problem]) -> None:
     known = KnownProblems({group: read_problems(f"bank:{group}") for group in ("benchmark", "holdout")})
-    kept, rejections = filter_proposals(made, [], 0, known, FilterSection(), sandbox)
-    assert {rejection.rule for rejection in rejections} <= {"twin"}
+    with open_prover(VerifySection()) as prover:
+        kept, rejections = filter_proposals(made, [], 0, known, FilterSection(), prover)
+    assert {rejection.rule for rejection in rejections} <= {"twin", "contaminated"}
     assert len(kept) >= 15
 
 

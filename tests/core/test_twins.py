@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from rlm_core.config import FilterSection
-from rlm_core.filter import KnownProblems, refusal
+from rlm_core.config import FilterSection, VerifySection
+from rlm_core.filter import refusal
+from rlm_core.known import KnownProblems
 from rlm_core.problems import Problem
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.proof import Prover, open_prover
+from rlm_core.sandbox import Limits, Sandbox, open_sandbox
 from rlm_core.twins import twin
 
 PROPOSAL = Problem.model_validate(
@@ -33,6 +35,12 @@ def exam(*cases: dict[str, Any], **changes: Any) -> Problem:
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     with open_sandbox() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def prover() -> Iterator[Prover]:
+    with open_prover(VerifySection()) as opened:
         yield opened
 
 
@@ -66,18 +74,22 @@ def test_without_a_reference_nothing_is_known(sandbox: Sandbox) -> None:
     assert twin(PROPOSAL.model_copy(update={"reference": None}), [exam()], sandbox) is None
 
 
-@pytest.mark.parametrize("suite", ["benchmark", "holdout"])
-def test_the_filter_refuses_what_a_suite_asks_for_in_other_words(sandbox: Sandbox, suite: str) -> None:
-    known = KnownProblems({"corpus": [], "bank": [exam()], suite: [exam()]})
-    assert refusal(PROPOSAL, FilterSection(), known, sandbox) == (
-        "twin",
-        f"its own solution passes every case of largest of the {suite}",
-    )
+@pytest.mark.parametrize("group", ["benchmark", "holdout", "corpus", "bank", "batch"])
+def test_the_filter_refuses_what_is_known_in_other_words(prover: Prover, group: str) -> None:
+    known = KnownProblems({group: [exam()]})
+    refused = refusal(PROPOSAL, FilterSection(), known, prover)
+    assert refused is not None
+    assert refused.rule == "twin"
+    assert refused.reason == f"its own solution passes every case of largest of the {group}"
 
 
-def test_what_was_trained_on_before_may_be_asked_in_other_words(sandbox: Sandbox) -> None:
-    known = KnownProblems({"corpus": [exam()], "bank": [exam()], "batch": [exam()], "benchmark": []})
-    assert refusal(PROPOSAL, FilterSection(), known, sandbox) is None
+def test_one_twin_among_many_is_found_although_an_input_of_another_never_ends() -> None:
+    reference = "def top(values):\n    while len(values) > 3: pass\n    return max(values)\n"
+    slow = PROPOSAL.model_copy(update={"reference": reference})
+    others = [exam({"input": [[1, n]], "expected": 1}, entry_point=f"f{n}") for n in range(2, 120)]
+    long = exam({"input": [[1, 2, 3, 4]], "expected": 4}, entry_point="long")
+    with open_sandbox(limits=Limits(case_s=0.1)) as hasty:
+        assert twin(slow, [*others[:30], long, *others[30:], exam()], hasty) == exam()
 
 
 def test_a_difference_in_the_last_of_many_cases_is_seen(sandbox: Sandbox) -> None:

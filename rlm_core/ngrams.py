@@ -1,0 +1,83 @@
+"""Runs of words or of code's tokens that two problems share."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from rlm_core.problems import Problem
+
+_WORDS = 8
+_TOKENS = 13
+_FEWEST_WORDS = 5
+"""Shorter requests are looked for by no run of words: "adds up all numbers" alone tells nothing."""
+_KEPT = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
+
+
+def asked_words(prompt: str) -> list[str]:
+    """The words of what a prompt asks for; the name of the function and the usual opening do not count."""
+    asked = re.sub(r"^Write a Python function `[^`]*` that ", "", prompt)
+    return re.findall(r"\w+", asked.lower())
+
+
+def code_tokens(code: str) -> list[str]:
+    """The tokens of a program, with every name that it defines replaced by the same one; none when it does not parse.
+
+    Comments, layout and the choice of names do not count.
+    """
+    try:
+        tree = ast.parse(code)
+        text = ast.unparse(tree)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    own = {name for node in ast.walk(tree) if (name := _defined(node))}
+    tokens = [each for each in tokenize.generate_tokens(io.StringIO(text).readline) if each.type in _KEPT]
+    return ["_" if each.string in own else each.string for each in tokens]
+
+
+def _defined(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
+            return name
+    return None
+
+
+@dataclass(frozen=True)
+class Grams:
+    """A problem's request and solution, to be looked for in others."""
+
+    words: str
+    code: str
+    word_grams: tuple[str, ...]
+    code_grams: tuple[str, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        words, tokens = asked_words(problem.prompt), code_tokens(problem.reference or "")
+        enough = len(words) >= _FEWEST_WORDS
+        return cls(
+            _line(words),
+            _line(tokens),
+            _grams(words, min(_WORDS, len(words))) if enough else (),
+            _grams(tokens, _TOKENS),
+        )
+
+    def share_in(self, other: "Grams") -> float:
+        """Share of the runs of 8 words, or of 13 tokens of code, that the other one has too; the larger of the two."""
+        return max(_share(self.word_grams, other.words), _share(self.code_grams, other.code))
+
+
+def _share(grams: Sequence[str], text: str) -> float:
+    return sum(gram in text for gram in grams) / len(grams) if grams else 0.0
+
+
+def _grams(parts: Sequence[str], length: int) -> tuple[str, ...]:
+    return tuple(_line(parts[i : i + length]) for i in range(len(parts) - length + 1))
+
+
+def _line(parts: Sequence[str]) -> str:
+    """With a separator on both sides of each part, so that only whole parts are found."""
+    return "\n" + "\n".join(parts) + "\n"

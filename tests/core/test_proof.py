@@ -1,0 +1,84 @@
+"""What is proved before a proposal is trained on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rlm_core.config import FilterSection, VerifySection
+from rlm_core.problems import Problem
+from rlm_core.proof import Prover, open_prover
+from rlm_core.verifiers.cases import Value, run_cases
+
+SECTION = FilterSection()
+
+
+@pytest.fixture(scope="module")
+def prover() -> Iterator[Prover]:
+    with open_prover(VerifySection()) as opened:
+        yield opened
+
+
+def problem(reference: str, *pairs: tuple[Any, Any]) -> Problem:
+    """About a function f of one argument."""
+    cases = [{"input": [given], "expected": expected} for given, expected in pairs]
+    return Problem.model_validate({"prompt": "Say f.", "entry_point": "f", "reference": reference, "cases": cases})
+
+
+ABOVE_FIVE = "def f(values):\n    return [v for v in values if v > 5]\n"
+CAREFUL = [([1, 9], [9]), ([5, 6, 3], [6]), ([7, 4], [7]), ([8, 5, 6], [8, 6]), ([2, 3], [])]
+CARELESS = [([1, 9], [9]), ([9, 1, 8], [9, 8]), ([2], []), ([1, 1, 9], [9]), ([9, 2], [9])]
+
+
+def test_cases_at_the_boundary_catch_what_others_miss(prover: Prover) -> None:
+    assert prover.refusal(problem(ABOVE_FIVE, *CAREFUL), SECTION) is None
+    caught, missed = prover.slips_caught(problem(ABOVE_FIVE, *CARELESS))
+    assert (caught, missed) == (3, 3)  # > 6, > 4 and >= 5 do the same for all of these
+
+
+def test_too_many_slips_that_go_unnoticed_are_a_reason_to_refuse(prover: Prover) -> None:
+    refused = prover.refusal(problem(ABOVE_FIVE, *CARELESS), SECTION)
+    assert refused is not None
+    assert (refused.rule, refused.value, refused.limit) == ("slips", 0.5, 0.7)
+    assert refused.reason == "its cases catch 3 of 6 small mistakes in its solution, 50%; at least 70% needed"
+    lenient = SECTION.model_copy(update={"min_slips_caught": 0.5})
+    assert prover.refusal(problem(ABOVE_FIVE, *CARELESS), lenient) is None
+
+
+def test_a_slip_that_changes_nothing_is_no_mistake(prover: Prover) -> None:
+    # range(0, n, 1): that n + 1 more of nothing is added cannot be seen
+    same = "def f(n):\n    total = 0\n    for i in range(n):\n        total += 0 * i\n    return n + total\n"
+    caught, missed = prover.slips_caught(problem(same, (1, 1), (2, 2), (5, 5), (9, 9)))
+    assert missed == 0
+    assert caught > 3
+
+
+def test_a_slip_that_never_ends_is_caught_soon(prover: Prover) -> None:
+    down = "def f(n):\n    steps = 0\n    while n > 0:\n        n -= 2\n        steps += 1\n    return steps\n"
+    caught, missed = prover.slips_caught(problem(down, (1, 1), (2, 1), (5, 3), (6, 3), (9, 5)))
+    assert missed == 0
+    assert caught > 5
+
+
+def test_a_solution_that_remembers_earlier_calls_is_refused(prover: Prover) -> None:
+    remembers = "seen = []\ndef f(n):\n    seen.append(n)\n    return sum(seen)\n"
+    refused = prover.refusal(problem(remembers, (1, 1), (2, 3), (3, 6), (4, 10), (5, 15)), SECTION)
+    assert refused is not None
+    assert (refused.rule, refused.value, refused.limit) == ("deterministic", 0.0, 1.0)
+
+
+def test_a_solution_that_depends_on_the_hash_seed_is_refused(prover: Prover) -> None:
+    reference = "def f(n):\n    return n + hash('word') % 1000\n"
+    outputs = [n + seeded(prover) for n in (1, 2, 3, 4, 5)]
+    refused = prover.refusal(problem(reference, *zip((1, 2, 3, 4, 5), outputs, strict=True)), SECTION)
+    assert refused is not None
+    assert (refused.rule, refused.limit) == ("deterministic", 1.0)
+    assert "not in another order and hash seed: 5 of 5 cases failed" in refused.reason
+
+
+def seeded(prover: Prover) -> int:
+    """What the first sandbox's hash seed makes of the word."""
+    [result] = run_cases(prover.sandbox, "def f():\n    return hash('word') % 1000\n", "f", [[]])
+    assert isinstance(result, Value)
+    assert isinstance(result.value, int)
+    return result.value
