@@ -98,8 +98,10 @@ class GenerateSection(Section):
 
 
 class MutateSection(Section):
-    """Variations of problems, written by the model."""
+    """Variations of problems, written by the model or made by changing solutions and their descriptions."""
 
+    of_solutions: Count = 2
+    """Mutants made without the model, by changing a solution and its description together; see docs/sources.md."""
     per_problem: Count = 1
     """Mutants asked for per parent."""
     parents: Count = 3

@@ -1,4 +1,4 @@
-"""Variations of problems, written by the model."""
+"""Variations of problems: written by the model, or made by changing a solution and its description together."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from rlm_core.generate import ask, collect, judged_by_cases, problem_json, writt
 from rlm_core.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
+from rlm_core.rewrites import rewritten
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
@@ -28,11 +29,13 @@ def run(
     """The mutate stage: variations of proposals, and of bank problems where those are too few, into `mutants.jsonl`."""
     parents = list(read_jsonl(Path(proposals.path), Problem))
     parents += judged_by_cases(bank_order(read_problems(bank), project_seed, iteration, wanted))
+    seed = derive_seed(project_seed, iteration, "mutate")
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.parents and section.per_problem:
         with device_policy(learner.base, learner.adapter) as policy:
-            problems, rejections = mutate(policy, parents, section, derive_seed(project_seed, iteration, "mutate"))
+            problems, rejections = mutate(policy, parents, section, seed)
+    problems += rewritten(parents, section.of_solutions, derive_seed(seed, "solutions"))
     return written(directory, "mutants", problems, rejections)
 
 

@@ -192,19 +192,27 @@ def parts(verifier: Verifier) -> Iterator[Verifier]:
 # ----------------------------------------------------------------------------------------------------------- problems
 
 
+Change = Literal["number", "boundary", "opposite", "composed"]
+"""How a mutant's solution and description were changed together; see rewrites.py."""
+
+
 class Provenance(Record):
     """Where a problem came from."""
 
     source: Literal["bank", "file", "model", "mutation", "procedural"] = "file"
     parent: str | None = None
     """Id of the problem that this one was mutated from."""
+    change: Change | None = None
+    """What was changed about it; None when a model wrote the mutant."""
+    composed_with: str | None = None
+    """Id of the problem whose function is applied to what the parent's returns."""
     expected_from: Literal["author", "reference"] = "author"
     """Who said what the cases expect: the problem's author, or a run of its reference solution in the sandbox."""
 
     @property
     def written_by_model(self) -> bool:
         """Whether a model wrote the problem, with what it claims to be true of it."""
-        return self.source in ("model", "mutation")
+        return self.source == "model" or (self.source == "mutation" and self.change is None)
 
 
 class Problem(Record):

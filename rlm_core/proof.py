@@ -1,4 +1,4 @@
-"""What is proved of a proposal before it is trained on: its solution is right, and its cases tell it from wrong ones."""
+"""What is proved of a proposal before it is trained on: its solution is right, and its cases tell right from wrong."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ _HASTY = {"case_s": 0.1, "load_s": 0.5}
 
 
 class Prover:
-    """Sandboxes of different hash seeds, and a hasty one, each opened when it is first needed. Close it with its stack."""
+    """Sandboxes of different hash seeds, and a hasty one, each opened when it is first needed."""
 
     def __init__(self, verify: VerifySection, stack: ExitStack) -> None:
         self._verify = verify

@@ -24,8 +24,7 @@ def admits(seen: Sequence[JsonValue], value: JsonValue) -> bool:
         case int() | float():
             return bool(alike) and min(alike) <= value <= max(alike)
         case str():
-            sorts = {sort for each in alike for sort in map(_sort, each)}
-            return _has_a_length_of(alike, value) and sorts.issuperset(map(_sort, value))
+            return _has_a_length_of(alike, value) and set().union(*map(_sorts, alike)) >= _sorts(value)
         case list():
             elements = list(chain.from_iterable(alike))
             habits = (each for each in (_in_order, _without_repeats) if all(map(each, alike)))
@@ -80,6 +79,13 @@ def _near(value: JsonValue, special: Sequence[int]) -> Iterator[JsonValue]:
             for position, element in enumerate(value[:3]):
                 yield from ([*value[:position], other, *value[position + 1 :]] for other in _near(element, special))
             yield from (value[1:], value + value[:1], value[::-1])
+
+
+def _sorts(text: str) -> set[tuple[str, ...]]:
+    """The sorts of characters in a text, and what stands beside those that are neither letters nor digits."""
+    sorts = ["start", *map(_sort, text), "end"]
+    beside = {pair for pair in pairwise(sorts) if not all(len(sort) > 1 for sort in pair)}
+    return {(sort,) for sort in sorts} | beside
 
 
 def _sort(letter: str) -> str:
