@@ -9,7 +9,7 @@ ARM ?= seed-1
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train bench-problems learn gate-sim check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ bench-rollout: setup ## tokens sampled a second, against mlx-lm's batched genera
 bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx-lm-lora
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python bench/train.py
+
+bench-problems: setup ## seconds to make, prove and filter 500 problems without the model
+	$(BIN)/python bench/problems.py
 
 gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in simulated loops
 	$(BIN)/python bench/gate_simulation.py

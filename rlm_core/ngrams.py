@@ -30,11 +30,11 @@ def code_tokens(code: str) -> list[str]:
     """
     try:
         tree = ast.parse(code)
-        text = ast.unparse(tree)
-    except (SyntaxError, ValueError, RecursionError):
+        source = io.StringIO(ast.unparse(tree))
+        tokens = [each for each in tokenize.generate_tokens(source.readline) if each.type in _KEPT]
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
         return []
     own = {name for node in ast.walk(tree) if (name := _defined(node))}
-    tokens = [each for each in tokenize.generate_tokens(io.StringIO(text).readline) if each.type in _KEPT]
     return ["_" if each.string in own else each.string for each in tokens]
 
 

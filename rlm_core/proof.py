@@ -93,7 +93,7 @@ class Prover:
         assert problem.reference is not None
         try:
             tried = slips(problem.reference, _MOST_SLIPS)
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return 0, 0
         passed = [code for code in tried if self._passes(code, problem)]
         further = self._further(problem) if passed else None

@@ -65,9 +65,7 @@ _PLAIN = (
         *(_words(text) for step in STEPS for text in (*step.noun, *step.verb, *step.alone)),
         *map(_words, (*_COMPARED, *_DIVIDED)),
     )
-    | _words(
-        "returns return how many true false if otherwise and or is are that which it of given returning then first"
-    )
+    | _words("returns how many true false if otherwise and or is are that which it of given returning then first")
     | _words("finally number integer integers string word words list among result resulting every all any no not only")
 )
 """Words that say the same whatever the numbers beside them are."""

@@ -111,6 +111,22 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
         assert ledger.corpus_size() > 0
 
 
+def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_says_so(make_config: MakeConfig) -> None:
+    config = make_config(generate={"from_model": 3, "from_procedural": 2}, mutate={"parents": 2})
+    summary = Summary.model_validate(iterate(str(config))["summary"])
+    assert summary.rejections_by_rule["well_formed"] == 5
+    assert summary.problems_by_source.keys() <= {"file", "procedural", "mutation"}
+    assert sum(summary.problems_by_source.values()) == 6
+    assert summary.trained_steps > 0
+    run = project_of(config).run(1)
+    made = [Problem.model_validate(row) for row in lines(run / "problems.jsonl")]
+    assert [problem for problem in made if problem.provenance.written_by_model] == []
+    page = (run / "iteration.md").read_text()
+    assert "3 unusable" in page
+    assert "| generate | well_formed | 3 |" in page
+    assert "| mutate | well_formed | 2 |" in page
+
+
 def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:
     """Parity rows 3 and 17. It rehearses the first one's answers, and its optimizer goes on from the first one's."""
     config = make_config(train={"rehearsal": {"share": 0.2}})
