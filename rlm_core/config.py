@@ -129,7 +129,7 @@ class FilterSection(Section):
     max_similarity: Share = 0.8
     """Largest Jaccard similarity of word 3-grams to the corpus, the bank, both suites and this batch."""
     max_contamination: Share = 0.5
-    """Largest share of an exam problem's runs of 8 words, or of 13 tokens of its solution, that it may contain."""
+    """Largest share of an exam problem's runs of 8 words, or of 20 tokens of its solution, that it may contain."""
     blocked: tuple[Annotated[str, AfterValidator(_regular_expression)], ...] = (
         r"\bsubprocess\b",
         r"\bos\s*\.\s*(system|popen|exec\w*|spawn\w*|remove|unlink|rmdir)\b",

@@ -11,7 +11,8 @@ from typing import Self
 from rlm_core.problems import Problem
 
 _WORDS = 8
-_TOKENS = 13
+_TOKENS = 20
+"""Shorter programs are alike by chance; what they do tells whether they are the same, see twins.py."""
 _FEWEST_WORDS = 5
 """Shorter requests are looked for by no run of words: "adds up all numbers" alone tells nothing."""
 _KEPT = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
@@ -66,7 +67,7 @@ class Grams:
         )
 
     def share_in(self, other: "Grams") -> float:
-        """Share of the runs of 8 words, or of 13 tokens of code, that the other one has too; the larger of the two."""
+        """Share of the runs of 8 words, or of 20 tokens of code, that the other one has too; the larger of the two."""
         return max(_share(self.word_grams, other.words), _share(self.code_grams, other.code))
 
 

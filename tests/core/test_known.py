@@ -1,0 +1,77 @@
+"""What repeats a known problem: its words, its runs of words, its solution under other names."""
+
+import random
+from typing import Any
+
+import pytest
+
+from rlm_core.config import FilterSection
+from rlm_core.known import KnownProblems, jaccard, repeats, shingles
+from rlm_core.ngrams import Grams, code_tokens
+from rlm_core.problems import Problem
+
+SOLUTION = """def merged(left, right):
+    result = []
+    while left and right:
+        source = left if left[0] <= right[0] else right
+        result.append(source.pop(0))
+    return result + left + right
+"""
+
+
+def problem(prompt: str, reference: str | None = None, name: str = "f") -> Problem:
+    content: dict[str, Any] = {"prompt": prompt, "entry_point": name, "cases": [{"input": [1], "expected": 1}]}
+    return Problem.model_validate(content | {"reference": reference})
+
+
+EXAM = problem("Merge two sorted lists of numbers into one sorted list without using any sorting.", SOLUTION, "merged")
+KNOWN = KnownProblems({"holdout": [EXAM], "bank": [problem("Another thing that is asked.", SOLUTION)]})
+
+
+def refused(candidate: Problem, **settings: float) -> tuple[str, Any, Any] | None:
+    found = repeats(candidate, KNOWN, KNOWN.names, FilterSection(**settings))
+    return (found.rule, found.value, found.limit) if found else None
+
+
+def test_an_exam_solution_under_other_names_is_contaminated() -> None:
+    other = SOLUTION.replace("merged", "zip_up").replace("left", "a").replace("right", "b").replace("result", "out")
+    candidate = problem("Do something that nobody would call by that word, please.", f"# mine\n{other}")
+    assert refused(candidate) == ("contaminated", 1.0, 0.5)
+    assert refused(candidate, max_contamination=1.0) is None
+
+
+def test_an_exam_request_within_a_longer_one_is_contaminated() -> None:
+    filler = " ".join(f"word{n}" for n in range(40))
+    candidate = problem(f"{filler} {EXAM.prompt} {filler}")
+    assert refused(candidate) == ("contaminated", 1.0, 0.5)
+
+
+def test_a_solution_that_only_the_bank_has_is_not_contaminated() -> None:
+    bank = KnownProblems({"bank": [EXAM]})
+    assert repeats(problem("Some other request.", SOLUTION), bank, bank.names, FilterSection()) is None
+
+
+def test_part_of_a_solution_is_a_share_of_it() -> None:
+    half = "\n".join(SOLUTION.splitlines()[:4])
+    share = Grams.of(EXAM).share_in(Grams.of(problem("Unlike.", half)))
+    assert 0.1 < share < 0.9
+
+
+@pytest.mark.parametrize("code", ["def f(:", "", "x = '", "(" * 3_000, "\0"])
+def test_what_is_no_program_has_no_tokens(code: str) -> None:
+    assert code_tokens(code) == []
+
+
+def test_names_of_others_count_and_own_ones_do_not() -> None:
+    assert code_tokens("def f(a): return max(a)") == code_tokens("def g(b):\n    return max(b)")
+    assert code_tokens("def f(a): return max(a)") != code_tokens("def f(a): return min(a)")
+
+
+def test_the_nearest_is_the_one_that_comparing_with_each_finds() -> None:
+    rng = random.Random(0)
+    words = ["adds", "all", "even", "odd", "list", "numbers", "returns", "the"]
+    prompts = [" ".join(rng.choices(words, k=rng.randint(1, 7))) for _ in range(60)]
+    known = KnownProblems({"corpus": [problem(prompt, name=f"f{i}") for i, prompt in enumerate(prompts)]})
+    for asked in [" ".join(rng.choices(words, k=6)) for _ in range(20)]:
+        best = max(jaccard(shingles(asked), shingles(prompt)) for prompt in prompts)
+        assert known.nearest(problem(asked), ["corpus"])[0] == best
