@@ -75,6 +75,7 @@ _EXAMPLE = Problem.model_validate(
             {"input": [[-1, -5]], "expected": 0},
             {"input": [[7, 8, -9]], "expected": 15},
             {"input": [[2]], "expected": 2},
+            {"input": [[0, 5, -5, 6]], "expected": 11},
         ],
     }
 )
@@ -89,6 +90,7 @@ _VARIATION = Problem.model_validate(
             {"input": [[-1, -5, -6]], "expected": 3},
             {"input": [[7, 8, 9]], "expected": 0},
             {"input": [[-2, 4, -3]], "expected": 2},
+            {"input": [[0, -7, 1, -1, -9, -4]], "expected": 4},
         ],
     }
 )
