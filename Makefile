@@ -9,7 +9,7 @@ ARM ?= seed-1
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train bench-problems learn gate-sim check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-train bench-problems learn gate-sim check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,13 +45,16 @@ test-runners: setup ## verification on a local Dask and a local Ray cluster; ins
 test-served: setup ## deployments, schedules and rlm up, with a server and a worker of the tests' own
 	$(PYTEST) tests/served
 
+test-serving: setup ## rlm serve with OpenAI's client, and rollouts through it
+	$(PYTEST) tests/serving
+
 test-slow: setup ## with the real default model, and against other implementations where they are installed
 	$(PYTEST) -rs tests/slow
 
 chaos: setup ## kill -9 at 50 moments of an iteration, and in each stage with the real model; half an hour if nothing else runs
 	$(PYTEST) -s tests/chaos
 
-test-all: test test-docker test-runners test-served test-slow ## every tier
+test-all: test test-docker test-runners test-served test-serving test-slow ## every tier
 
 bench-verify: setup ## answers judged a second, against a fresh pytest process for each
 	$(BIN)/python bench/verify.py

@@ -17,6 +17,7 @@ from rlm_cli.prune import prune_project
 from rlm_cli.report import report_project, show_iteration
 from rlm_cli.rollback import roll_back
 from rlm_cli.selftest import run_self_test
+from rlm_cli.serve import serve_project
 from rlm_cli.up import bring_up
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
@@ -201,6 +202,24 @@ def up(
     What is there already is used. At the end all that was started is stopped; the next run continues from there.
     """
     bring_up(port, home, at_once)
+
+
+@app.command()
+def serve(
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes one that is free.")] = 8080,
+    token_env: Annotated[
+        str | None, typer.Option(help="Name of the environment variable with the token that requests must have.")
+    ] = None,
+) -> None:
+    """Serve the project's accepted adapter to OpenAI clients until Ctrl-C, and each new one without a restart.
+
+    How many requests it takes on, and how large ones, is in the config's section serve; see docs/serving.md.
+    """
+    serve_project(load_config(config), host, port, token_env)
 
 
 @app.command()

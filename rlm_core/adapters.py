@@ -88,7 +88,7 @@ def check_trainable(base: str, learner: AdapterRef | None, wanted: AdapterSectio
     found, wanted = read_shape(learner, total), settled(wanted, total)
     if total is None:  # a model that does not say how many layers it has: then 0 and a number may be the same
         found = found.model_copy(update={"layers": wanted.layers})
-    if _comparable(found) != _comparable(wanted):
+    if not same_shape(found, wanted):
         raise AdapterError(
             f"{learner.path} is {_described(found)}; train.adapter asks for {_described(wanted)}; "
             "set train.adapter to the former or start a new project"
@@ -139,6 +139,11 @@ def read_shape(adapter: AdapterRef, total: int | None) -> AdapterSection:
 def settled(shape: AdapterSection, total: int | None) -> AdapterSection:
     """The shape with `layers` 0 where it names all layers or more, so that equal shapes are equal."""
     return shape.model_copy(update={"layers": 0}) if total is not None and shape.layers >= total else shape
+
+
+def same_shape(one: AdapterSection, other: AdapterSection) -> bool:
+    """Whether weights of the one can stand where those of the other stood."""
+    return _comparable(one) == _comparable(other)
 
 
 def _comparable(shape: AdapterSection) -> dict[str, Any]:

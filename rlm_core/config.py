@@ -377,6 +377,19 @@ class PrefectSection(Section):
         return self
 
 
+class ServeSection(Section):
+    """What `rlm serve` takes on. No stage is given these settings."""
+
+    at_once: Positive = 32
+    """Answers written at the same time."""
+    waiting: Count = 96
+    """Requests that may wait beside those; further ones are refused with status 429."""
+    max_tokens: Tokens = 1_024
+    """Most tokens of one answer, and what is taken where a request does not say."""
+    max_prompt_tokens: Tokens = 4_096
+    max_body_kb: Positive = 1_024
+
+
 class Config(Section):
     """One project's settings."""
 
@@ -393,6 +406,7 @@ class Config(Section):
     evaluate: EvaluateSection = EvaluateSection()
     gate: GateSection = GateSection()
     prefect: PrefectSection = PrefectSection()
+    serve: ServeSection = ServeSection()
 
     @model_validator(mode="after")
     def _suites_differ(self) -> "Config":

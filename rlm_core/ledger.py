@@ -148,6 +148,11 @@ class Ledger:
         ways_back = [move for move in self.moves() if move.name == "accepted"]
         return {move.adapter for move in [*current, *ways_back] if move and move.adapter}
 
+    def made_in(self, adapter: AdapterRef) -> int:
+        """The iteration whose candidate an adapter was; 0 of one that the project was begun with."""
+        row = self._connection.execute("SELECT iteration FROM adapters WHERE sha256 = ?", (adapter.sha256,)).fetchone()
+        return row[0] if row else 0
+
     def past_scores(self, suite_digest: str | None = None) -> PastScores:
         """Best and moving average of the accepted benchmark scores; those on another suite do not count."""
         move = self.pointer("accepted")

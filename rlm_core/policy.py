@@ -3,11 +3,12 @@
 Axes: B sequences in a batch, T tokens, V vocabulary. Log-probabilities are float32, in nats.
 """
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
 
 from rlm_core import adapters, progress
-from rlm_core.answers import has_whole_block
 from rlm_core.base_model import base_path, end_token_ids
 from rlm_core.config import AdapterSection
-from rlm_core.decoding import Completion, Decoder, FinishReason, Request
+from rlm_core.decoding import Completion, Decoder, Request
 from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, InfrastructureFault, ModelError, one_line
 from rlm_core.files import sha256_of
 from rlm_core.head import chosen_logprobs
+from rlm_core.language import Language
 from rlm_core.records import AdapterRef
 from rlm_core.shared_prompt import PromptCache, use_shared_attention
 from rlm_core.swiglu import use_fast_swiglu
@@ -44,7 +45,7 @@ Scorer = Callable[[mx.array, mx.array, float], mx.array]
 # -------------------------------------------------------------------------------------------------------------- policy
 
 
-class Policy:
+class Policy(Language):
     """A loaded base model with an adapter or without one. Made by `load_policy`."""
 
     def __init__(
@@ -56,8 +57,8 @@ class Policy:
         shape: AdapterSection | None = None,
         quantised: frozenset[int] = frozenset(),
     ):
+        super().__init__(tokenizer)
         self.model = model
-        self.tokenizer = tokenizer
         self.base = base
         self.adapter = adapter
         self.shape = shape
@@ -69,49 +70,6 @@ class Policy:
     def name(self) -> str:
         """`base`, or the SHA-256 of the adapter's weights."""
         return self.adapter.sha256 if self.adapter else "base"
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Every token id that ends an answer."""
-        return tuple(sorted(self._end_tokens))
-
-    @cached_property
-    def _end_tokens(self) -> frozenset[int]:
-        return frozenset(self.tokenizer.eos_token_ids)
-
-    def prompt_tokens(self, *turns: str, opening: str = "") -> tuple[int, ...]:
-        """A conversation as the token ids that the model answers to, by its chat template where it has one.
-
-        Args:
-            turns: what user and assistant said by turns, the user first and last.
-            opening: the beginning of the answer, which the model goes on from.
-        """
-        assert len(turns) % 2 == 1
-        if self.tokenizer.chat_template is None:
-            return tuple(self.tokenizer.encode("\n\n".join(turns) + "\n" + opening))
-        messages = [{"role": ("user", "assistant")[i % 2], "content": turn} for i, turn in enumerate(turns)]
-        # enable_thinking is Qwen3's switch; templates that do not know it ignore it.
-        tokens = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False)
-        return (*tokens, *self.tokenizer.encode(opening, add_special_tokens=False))
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """An answer's text, without the token that ended it."""
-        kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
-        return self.tokenizer.decode(list(kept))
-
-    def answer_tokens(self, text: str) -> tuple[int, ...]:
-        """An answer's text as token ids, with the token that ends an answer: what `text` undoes."""
-        return (*self.tokenizer.encode(text, add_special_tokens=False), self._end_token)
-
-    @cached_property
-    def _end_token(self) -> int:
-        """The token that ends an answer in the chat template, which need not be the tokenizer's own end token."""
-        if self.tokenizer.chat_template is not None:
-            turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-            for token in reversed(list(self.tokenizer.apply_chat_template(turns))):
-                if token in self._end_tokens:
-                    return token
-        return self.tokenizer.eos_token_id
 
     def sample(
         self,
@@ -137,27 +95,9 @@ class Policy:
             lambda: make_prompt_cache(self.model),
             sampling,
             batch_size,
-            self._why_ended if not sampling.stop_after_code else self._why_ended_or_code,
+            lambda request, tokens: self.why_ended(request, tokens, sampling.stop_after_code),
         )
         return decoder.run(requests, on_tokens)
-
-    def _why_ended(self, _request: Request, tokens: Sequence[int]) -> FinishReason | None:
-        return "stop" if tokens[-1] in self._end_tokens else None
-
-    def _why_ended_or_code(self, request: Request, tokens: Sequence[int]) -> FinishReason | None:
-        if request.only_code_counts and self._ends_block(tokens):
-            return "code"
-        return self._why_ended(request, tokens)
-
-    def _ends_block(self, tokens: Sequence[int]) -> bool:
-        """Whether the last token completes the answer's first block of code."""
-        return tokens[-1] in self._fence_tokens and has_whole_block(self.text(tokens))
-
-    @cached_property
-    def _fence_tokens(self) -> frozenset[int]:
-        """Tokens that can complete a closing fence."""
-        vocabulary = self.tokenizer.get_vocab()
-        return frozenset(token for text, token in vocabulary.items() if "`" in text)
 
     def answer_logprobs(
         self, prompt: mx.array, answers: mx.array, temperature: float = 1.0, differentiable: bool = True
@@ -259,6 +199,28 @@ class Policy:
         finally:
             for layer, scale in zip(layers, scales, strict=True):
                 layer.scale = scale
+
+    def exchange_adapter(self, adapter: AdapterRef) -> bool:
+        """Put another adapter in the place of this one, if it is of the same kind and shape; the base stays loaded.
+
+        Returns:
+            Whether it was: else the policy is what it was.
+
+        Raises:
+            AdapterError: it is damaged or was made for another base. The policy must not be used any more.
+        """
+        adapters.check_adapter(self.base, adapter)
+        if self.shape is None or not adapters.same_shape(
+            self.shape, adapters.read_shape(adapter, len(self.model.layers))
+        ):
+            return False
+        with _misfit(self.base, adapter):
+            _check_names(self.model, adapter)
+            self.model.load_weights(str(Path(adapter.path, adapters.WEIGHTS)), strict=False)
+        self.model = _unpacked_on_cpu(self.model)
+        mx.eval(self.model.parameters())
+        self.adapter = adapter
+        return True
 
     def trainable(self) -> dict[str, mx.array]:
         """The trainable parameters by name: those of the adapter."""
@@ -392,6 +354,21 @@ def load_policy(base: str, adapter: AdapterRef | None = None) -> Policy:
     return policy
 
 
+@lru_cache(maxsize=2)
+def load_language(base: str) -> Language:
+    """How a base model's texts become tokens, without its weights.
+
+    Raises:
+        ModelError: the tokenizer cannot be loaded.
+    """
+    path = base_path(base)
+    try:
+        config = json.loads((path / "config.json").read_text())
+        return Language(load_tokenizer(path, eos_token_ids=end_token_ids(path, config)))
+    except Exception as error:
+        raise ModelError(f"model.base = {base!r}: its tokenizer cannot be loaded: {one_line(error, 200)}") from error
+
+
 def _unpacked_on_cpu(model: nn.Module) -> nn.Module:
     if mx.default_device() == mx.cpu:
         model = dequantize_model(model)
@@ -420,15 +397,26 @@ def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> AdapterSection:
     """Put the adapter's layers and weights on the model and make only them trainable; the shape that it has."""
     adapters.check_adapter(base, adapter)
     shape = adapters.read_shape(adapter, len(model.layers))
-    try:
+    with _misfit(base, adapter):
         load_adapters(model, adapter.path)
         _make_trainable(model, shape)
-        expected = dict(tree_flatten(model.trainable_parameters()))
-        found: Any = mx.load(str(Path(adapter.path, adapters.WEIGHTS)))
-        # mlx-lm leaves what is missing at random values; what the config does not name would be lost when saving.
-        if odd := sorted(expected.keys() ^ found.keys()):
-            raise ValueError(f"weights and config do not agree about {odd[0]} and {len(odd) - 1} others")
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        reason = one_line(error, 200)
-        raise AdapterError(f"{adapter.path} does not fit {base!r}: {reason}") from error
+        _check_names(model, adapter)
     return shape
+
+
+def _check_names(model: nn.Module, adapter: AdapterRef) -> None:
+    """Raises ValueError when the adapter's weights are not exactly those that are trainable in the model."""
+    expected = dict(tree_flatten(model.trainable_parameters()))
+    found: Any = mx.load(str(Path(adapter.path, adapters.WEIGHTS)))
+    # mlx-lm leaves what is missing at random values; what the config does not name would be lost when saving.
+    if odd := sorted(expected.keys() ^ found.keys()):
+        raise ValueError(f"weights and config do not agree about {odd[0]} and {len(odd) - 1} others")
+
+
+@contextmanager
+def _misfit(base: str, adapter: AdapterRef) -> Iterator[None]:
+    """Raises AdapterError in the place of what a library says when weights and model do not fit."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise AdapterError(f"{adapter.path} does not fit {base!r}: {one_line(error, 200)}") from error

@@ -80,6 +80,7 @@ READERS = {
     "evaluate.max_tokens": "evaluate",
     "gate": NOBODY,
     "prefect": NOBODY,
+    "serve": NOBODY,
 }
 """Stages that read a setting; a section stands for all its settings that are not named themselves."""
 
