@@ -164,6 +164,37 @@ class RolloutSection(Section):
     small models talk on. Off, they can learn to stop."""
     prompt_suffix: str = " Reply with only the code in a python block."
     """Appended to a problem's prompt, in training and in exams."""
+    engine: Literal["local", "server"] = "local"
+    """Who samples: this process, or inference servers; docs/serving.md. Exams are always sat in this process."""
+    servers: tuple[Annotated[str, Field(pattern=r"^https?://[^\s/]+(/[^\s]*[^\s/])?$")], ...] = ()
+    """server: their addresses, without `/v1`; each request goes to one that has a place free."""
+    server_kind: Literal["rlm", "mlx_lm", "vllm"] = "rlm"
+    """server: `rlm` is `rlm serve`, which proves whose weights it answers with."""
+    trust_servers: bool = False
+    """server: mlx_lm and vllm cannot prove whose weights they answer with; this says that somebody else sees to it."""
+    server_model: str | None = None
+    """vllm, mlx_lm: the name that the model has there. Null: as in `model.base`; vllm needs one."""
+    server_token_env: Annotated[str, Field(pattern=r"^\w+$")] | None = None
+    """server: name of the environment variable with the token that they want."""
+    fall_back_to_local: bool = False
+    """server: sample a shard in this process when no server can be had, which the log then says. Else the shard is
+    tried again, and then the iteration stops."""
+
+    @model_validator(mode="after")
+    def _servers_can_do_it(self) -> "RolloutSection":
+        if self.engine == "local":
+            return self
+        if not self.servers:
+            raise ValueError("servers: engine: server needs one at least")
+        if self.server_kind != "rlm" and not self.trust_servers:
+            raise ValueError(f"server_kind: {self.server_kind} cannot prove whose weights it serves; see trust_servers")
+        if self.server_kind == "vllm" and self.server_model is None:
+            raise ValueError("server_model: vllm needs the name of a model")
+        if self.temperature != 1:
+            raise ValueError("temperature: must be 1 with engine: server, as servers tell log-probabilities at 1")
+        if self.top_k and self.top_p < 1:
+            raise ValueError("top_k, top_p: servers cut by both in another order than this process; give one of them")
+        return self
 
 
 class VerifySection(Section):

@@ -1,19 +1,26 @@
 """Sample the answers that an iteration learns from."""
 
+import logging
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rlm_core import progress
 from rlm_core.answers import problem_prompt
 from rlm_core.config import RolloutSection
-from rlm_core.decoding import Request
+from rlm_core.decoding import Completion, Request
 from rlm_core.draws import Sampling
+from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.policy import Policy, device_policy
+from rlm_core.language import Language
+from rlm_core.policy import Policy, device_policy, load_language
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
+from rlm_core.remote import answers_from_servers
 from rlm_core.seeds import derive_seed
+
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -22,10 +29,7 @@ def run(
     """The rollout stage for one shard: sample answers to its problems into `directory/rollouts/`."""
     every = list(read_jsonl(Path(problems.path), Problem))
     mine = every[shard * section.shard_problems : (shard + 1) * section.shard_problems]
-    with device_policy(learner.base, learner.adapter) as policy:
-        started = time.monotonic()
-        rollouts = sample_rollouts(policy, mine, section, seed, part=f"{shard:03d}")
-        seconds = time.monotonic() - started
+    rollouts, seconds = _sampled(learner, mine, section, seed, part=f"{shard:03d}")
     path = write_jsonl(directory / "rollouts" / f"{shard:03d}.jsonl", rollouts)
     return StageResult(
         files={"rollouts": FileRef.of(path)},
@@ -36,6 +40,45 @@ def run(
             "seconds": seconds,
         },
     )
+
+
+def _sampled(
+    learner: PolicyRef, problems: Sequence[Problem], section: RolloutSection, seed: int, part: str
+) -> tuple[list[Rollout], float]:
+    """The shard's rollouts by the engine that the config names, and the seconds that it took."""
+    if section.engine == "server":
+        try:
+            return _sampled_by_servers(learner, problems, section, seed, part)
+        except InfrastructureFault as fault:
+            if not section.fall_back_to_local:
+                raise
+            _log.warning("rollout: shard %s is sampled in this process: %s", part, fault)
+    with device_policy(learner.base, learner.adapter) as policy:
+        started = time.monotonic()
+        rollouts = sample_rollouts(policy, problems, section, seed, part=part)
+        return rollouts, time.monotonic() - started
+
+
+_servers = threading.Lock()
+"""One shard at a time asks the servers, as one at a time uses the device: a shard's time limit is for its own work."""
+
+
+def _sampled_by_servers(
+    learner: PolicyRef, problems: Sequence[Problem], section: RolloutSection, seed: int, part: str
+) -> tuple[list[Rollout], float]:
+    language = load_language(learner.base)
+    with _servers:
+        progress.restart_time_limit()
+        started = time.monotonic()
+        rollouts = _rollouts(
+            language,
+            problems,
+            section,
+            seed,
+            lambda requests, on_tokens: answers_from_servers(learner, language, requests, section, on_tokens),
+            ProgressMeter("rollout", len(problems) * section.group_size, part),
+        )
+        return rollouts, time.monotonic() - started
 
 
 def rollouts_per_shard(problems: int, section: RolloutSection) -> list[int]:
@@ -71,14 +114,34 @@ def sample_rollouts(
         Rollouts in the order of the problems, each problem's group together.
     """
     sampling = Sampling(section.temperature, section.max_tokens, section.top_p, section.top_k, section.stop_after_code)
+    return _rollouts(
+        policy,
+        problems,
+        section,
+        seed,
+        lambda requests, on_tokens: policy.sample(requests, sampling, section.batch_size, on_tokens),
+        ProgressMeter(stage, len(problems) * section.group_size, part),
+    )
+
+
+def _rollouts(
+    language: Language,
+    problems: Sequence[Problem],
+    section: RolloutSection,
+    seed: int,
+    sample: Callable[[Sequence[Request], "ProgressMeter"], list[Completion]],
+    meter: "ProgressMeter",
+) -> list[Rollout]:
     asked = [(problem, index) for problem in problems for index in range(section.group_size)]
-    prompts = {problem.id: policy.prompt_tokens(problem_prompt(problem, section.prompt_suffix)) for problem in problems}
+    prompts = {
+        problem.id: language.prompt_tokens(problem_prompt(problem, section.prompt_suffix)) for problem in problems
+    }
     seeds = [derive_seed(seed, problem.id, index) for problem, index in asked]
     requests = [
         Request(prompts[problem.id], own, problem.only_code_counts)
         for (problem, _), own in zip(asked, seeds, strict=True)
     ]
-    completions = policy.sample(requests, sampling, section.batch_size, ProgressMeter(stage, len(asked), part))
+    completions = sample(requests, meter)
     return [
         Rollout(
             problem_id=problem.id,
@@ -87,7 +150,7 @@ def sample_rollouts(
             prompt_tokens=request.prompt_tokens,
             tokens=tuple(completion.tokens),
             logprobs=tuple(completion.logprobs),
-            text=policy.text(completion.tokens),
+            text=language.text(completion.tokens),
             finish_reason=completion.finish_reason,
         )
         for (problem, index), own, request, completion in zip(asked, seeds, requests, completions, strict=True)

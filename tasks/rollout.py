@@ -8,7 +8,20 @@ from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import results_of, stage_task
 
 
-@stage_task(version=1, description="The policy answers one shard of problems, G times each.", reads=["rollout"])
+@stage_task(
+    version=1,
+    description="The policy answers one shard of problems, G times each.",
+    reads=["rollout"],
+    # Which servers they are and how they are reached changes nothing about what the policy answers.
+    ignores=[
+        "rollout.servers",
+        "rollout.server_kind",
+        "rollout.trust_servers",
+        "rollout.server_model",
+        "rollout.server_token_env",
+        "rollout.fall_back_to_local",
+    ],
+)
 def rollout(
     directory: str, learner: PolicyRef, problems: dict, shard: int, section: RolloutSection, seed: int
 ) -> StageResult:

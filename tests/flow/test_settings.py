@@ -63,6 +63,13 @@ READERS = {
     "rollout.batch_size": "rollout evaluate",
     "rollout.stop_after_code": "rollout evaluate",
     "rollout.prompt_suffix": "rollout train evaluate",
+    "rollout.engine": "rollout",
+    "rollout.servers": NOBODY,
+    "rollout.server_kind": NOBODY,
+    "rollout.trust_servers": NOBODY,
+    "rollout.server_model": NOBODY,
+    "rollout.server_token_env": NOBODY,
+    "rollout.fall_back_to_local": NOBODY,
     "verify.sandbox": f"generate {JUDGES}",
     "verify.workers": NOBODY,
     "verify.partial_credit": "filter verify",
@@ -97,6 +104,9 @@ OTHER_VALUES: dict[str, Any] = {
     "filter.cases_chars": [1, 9_000],
     "filter.blocked": ["x"],
     "rollout.prompt_suffix": " Code only.",
+    "rollout.engine": "server",
+    "rollout.servers": ["http://other:1"],
+    "rollout.server_kind": "vllm",
     "verify.sandbox": "landlock",
     "verify.functions": ["json:loads"],
     "verify.container.image": "python:3.13",
@@ -119,6 +129,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "train.overlong_buffer": {"train": {"method": "dapo"}},
     "train.overlong_penalty": {"train": {"method": "dapo"}},
     "prefect.cluster": {"prefect": {"verify_runner": "dask"}},
+    "rollout.engine": {"rollout": {"servers": ["http://one:1"]}},
 }
 NULLS = {
     "train.clip_low": 0.1,
@@ -126,6 +137,8 @@ NULLS = {
     "train.overlong_buffer": 0.1,
     "train.overlong_penalty": 0.1,
     "prefect.cluster": "node:1",
+    "rollout.server_model": "m",
+    "rollout.server_token_env": "TOKEN",
 }
 
 

@@ -33,7 +33,7 @@ def adapters(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list
         mx.random.seed(number)
         names = [name for name in policy.trainable() if name.endswith("lora_b")]
         policy.model.load_weights(
-            [(name, 0.15 * mx.random.normal(policy.trainable()[name].shape)) for name in names], strict=False
+            [(name, 0.4 * mx.random.normal(policy.trainable()[name].shape)) for name in names], strict=False
         )
         made.append(policy.save_adapter(directory / str(number), {}))
     return made

@@ -1,0 +1,226 @@
+"""Rollouts through servers: of the right policy, in the same distribution, and through what is left when one fails."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm.models.cache import LRUPromptCache
+from mlx_lm.server import APIHandler, ModelProvider, ResponseGenerator
+from scipy.stats import chi2_contingency
+
+from rlm_core import rollout
+from rlm_core.base_model import fingerprint
+from rlm_core.config import RolloutSection, ServeSection
+from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault
+from rlm_core.files import read_jsonl, write_jsonl
+from rlm_core.policy import load_policy
+from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout
+from rlm_core.serving.generator import library_arguments
+from tests import tiny
+from tests.serving.conftest import Served
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> FileRef:
+    return FileRef.of(write_jsonl(tmp_path / "problems.jsonl", tiny.problems(2)))
+
+
+@pytest.fixture
+def sample(tmp_path: Path, tiny_model: Path, problems: FileRef) -> Callable[..., list[Rollout]]:
+    """The shard's rollouts by a policy, with settings."""
+
+    def run(adapter: AdapterRef | None, **settings: Any) -> list[Rollout]:
+        learner = PolicyRef(base=str(tiny_model), fingerprint=fingerprint(tiny_model), adapter=adapter)
+        section = RolloutSection.parse({"group_size": 4, "max_tokens": 12, **settings})
+        made = rollout.run(tmp_path / "run", learner, problems, 0, section, seed=3)
+        return list(read_jsonl(Path(made.files["rollouts"].path), Rollout))
+
+    return run
+
+
+def through(*urls: str, **more: Any) -> dict[str, Any]:
+    return {"engine": "server", "servers": list(urls), **more}
+
+
+def p_value(first: list[Rollout], second: list[Rollout]) -> float:
+    """How likely first tokens differ so much when both are draws of one distribution; rare ones count as one."""
+    counts = [Counter(rollout.tokens[0] for rollout in rollouts) for rollouts in (first, second)]
+    common = [token for token in counts[0] | counts[1] if counts[0][token] + counts[1][token] >= 10]
+    table = np.array([[found[token] for token in common] for found in counts])
+    rest = np.array([[found.total()] for found in counts]) - table.sum(axis=1, keepdims=True)
+    table = np.hstack([table, rest]) if rest.sum() >= 10 else table
+    assert table.shape[1] > 2, "the policy is too sure of its first token for a test"
+    return float(chi2_contingency(table).pvalue)
+
+
+def largest_difference(base: Path, adapter: AdapterRef | None, rollouts: list[Rollout]) -> float:
+    """Between recorded and computed log-probabilities, in nats."""
+    policy = load_policy(str(base), adapter)
+    found = [
+        policy.answer_logprobs(mx.array([one.prompt_tokens]), mx.array([one.tokens]))[0].tolist() for one in rollouts
+    ]
+    return max(float(np.abs(np.subtract(one, own.logprobs)).max()) for one, own in zip(found, rollouts, strict=True))
+
+
+def test_servers_draw_from_the_distribution_that_this_process_draws_from(
+    served: Served, sample: Callable[..., list[Rollout]], tiny_model: Path
+) -> None:
+    """Parity row 13. The adapter is on probation: it is the learner, and not what the server shows to others."""
+    adapter = served.decide("probation")
+    wide = {"group_size": 100, "max_tokens": 2, "batch_size": 32}
+    local, other = sample(adapter, **wide), sample(None, **wide)
+    with served.running() as one, served.running() as two:
+        remote = sample(adapter, **wide, **through(one.url, two.url))
+        longer = sample(adapter, **through(one.url))
+    same = ("problem_id", "index", "seed", "prompt_tokens")
+    assert [[getattr(a, name) for name in same] for a in local] == [[getattr(a, name) for name in same] for a in remote]
+    assert p_value(local, remote) > 1e-5
+    assert p_value(local, other) < 1e-12, "another policy's rollouts can be told"
+    assert largest_difference(tiny_model, adapter, remote[::20] + longer) < 1e-3
+    assert {one.finish_reason for one in longer} <= {"stop", "length"}
+
+
+def test_a_server_of_another_policy_is_refused(
+    served: Served, sample: Callable[..., list[Rollout]], adapters: list[AdapterRef], problems: FileRef, tmp_path: Path
+) -> None:
+    with served.running() as running:
+        with pytest.raises(AdapterError, match=r"does not have the adapter \w{12} of this project but base"):
+            sample(adapters[3], **through(running.url, fall_back_to_local=True))
+        learner = PolicyRef(base=served.config.model.base, fingerprint="other")
+        section = RolloutSection.parse(through(running.url))
+        with pytest.raises(AdapterError, match="serves another base model than"):
+            rollout.run(tmp_path, learner, problems, 0, section, 0)
+
+
+def test_falling_back_is_a_setting_and_is_logged(
+    sample: Callable[..., list[Rollout]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InfrastructureFault, match=f"none answers any more; {NOBODY}: "):
+        sample(None, **through(NOBODY))
+    assert sample(None, **through(NOBODY, fall_back_to_local=True)) == sample(None)
+    assert "shard 000 is sampled in this process: rollout.servers: none answers any more" in caplog.text
+
+
+def test_what_one_server_cannot_answer_goes_to_the_others(
+    served: Served, sample: Callable[..., list[Rollout]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with served.running() as one, served.running(at_once=1, waiting=0) as full, full.server.places.one():
+        assert len(sample(None, **through(NOBODY, full.url, one.url))) == 8
+    assert f"{full.url}: 429: " in caplog.text
+    assert f"asked less or no more: {NOBODY}: " in caplog.text
+
+
+def test_the_token_comes_from_the_environment(
+    served: Served, sample: Callable[..., list[Rollout]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RLM_TEST_TOKEN", raising=False)
+    with served.running(token="secret") as running:
+        asked = through(running.url, server_token_env="RLM_TEST_TOKEN")
+        with pytest.raises(ConfigError, match="RLM_TEST_TOKEN"):
+            sample(None, **asked)
+        monkeypatch.setenv("RLM_TEST_TOKEN", "secret")
+        assert len(sample(None, **asked)) == 8
+        with pytest.raises(InfrastructureFault, match="401"):
+            sample(None, **through(running.url))
+
+
+# ------------------------------------------------------------------------------------------------------ other servers
+
+
+@contextmanager
+def listening(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_mlx_lms_own_server_serves_too_when_it_is_trusted(
+    tiny_model: Path, adapters: list[AdapterRef], sample: Callable[..., list[Rollout]]
+) -> None:
+    arguments = library_arguments(str(tiny_model), ServeSection())
+    generator = ResponseGenerator(ModelProvider(arguments), LRUPromptCache(4))
+    try:
+        with listening(lambda *given: QuietHandler(generator, *given, system_fingerprint="x")) as url:
+            with pytest.raises(AdapterError, match=r"does not say whose weights it serves; see rollout\.server_kind"):
+                sample(None, **through(url))
+            found = sample(adapters[0], **through(url, server_kind="mlx_lm", trust_servers=True))
+    finally:
+        generator.stop_and_join()
+    assert largest_difference(tiny_model, adapters[0], found) < 1e-3
+
+
+class QuietHandler(APIHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def handle_models_request(self) -> None:
+        """Without a look into this machine's cache of models."""
+        self._set_completion_headers(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"object": "list", "data": [{"id": "model", "object": "model"}]}).encode())
+
+
+def vllm(tokens: list[int], logprobs: list[float], asked: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
+    """A server that answers everything with the same tokens, in vLLM's form."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send(b"")
+
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            choice = {"token_ids": tokens, "logprobs": {"token_logprobs": logprobs}, "finish_reason": "length"}
+            self._send(json.dumps({"choices": [choice]}).encode())
+
+        def _send(self, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+def test_vllms_answers_are_read_and_end_where_ours_do(tiny_model: Path, sample: Callable[..., list[Rollout]]) -> None:
+    policy = load_policy(str(tiny_model))
+    block = policy.tokenizer.encode("```python\nx = 1\n```", add_special_tokens=False)
+    more = policy.tokenizer.encode("\nand so on", add_special_tokens=False)
+    asked: list[dict[str, Any]] = []
+    settings = {"server_kind": "vllm", "trust_servers": True, "server_model": "m", "max_tokens": len(block + more)}
+    with listening(vllm(block + more, [-0.5] * len(block + more), asked)) as url:
+        found = sample(None, **through(url, **settings))
+        whole = sample(None, **through(url, **settings, stop_after_code=False))
+    assert {(one.tokens, one.finish_reason, len(one.logprobs)) for one in found} == {(tuple(block), "code", len(block))}
+    assert {(one.tokens, one.finish_reason) for one in whole} == {(tuple(block + more), "length")}
+    assert asked[0]["return_token_ids"]
+    assert (asked[0]["model"], asked[0]["prompt"]) == ("m", list(found[0].prompt_tokens))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "reason"),
+    [([7, 8], [-1.0], "2 tokens, 1 log-probabilities"), ([7, 8], [-1.0, -1.0], "it ended without an end token")],
+)
+def test_answers_without_all_that_training_needs_are_refused(
+    sample: Callable[..., list[Rollout]], tokens: list[int], logprobs: list[float], reason: str
+) -> None:
+    settings = {"server_kind": "vllm", "trust_servers": True, "server_model": "m"}
+    with listening(vllm(tokens, logprobs, [])) as url, pytest.raises(InfrastructureFault, match=reason):
+        sample(None, **through(url, **settings))
