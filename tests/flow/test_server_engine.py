@@ -1,0 +1,48 @@
+"""An iteration whose rollouts come from a server, which is gone for a moment."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import rlm_core.rollout
+from flows.iterate import iterate
+from rlm_core.config import load_config
+from rlm_core.errors import InfrastructureFault
+from rlm_core.ledger import open_ledger
+from rlm_core.project import Project
+from rlm_core.remote import answers_from_servers
+from rlm_core.serving.server import inference_server
+from tests.conftest import MakeConfig
+
+
+def test_an_iteration_rolls_out_through_a_server_and_tries_again(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone: Iterator[InfrastructureFault] = iter([InfrastructureFault("rollout.servers: gone for a moment")])
+    answered: list[Any] = []
+
+    def flaky(*given: Any) -> Any:
+        for fault in gone:
+            raise fault
+        answered.append(answers_from_servers(*given))
+        return answered[-1]
+
+    monkeypatch.setattr(rlm_core.rollout, "answers_from_servers", flaky)
+    with inference_server(load_config(make_config()), "127.0.0.1", 0, None) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            config = make_config(rollout={"engine": "server", "servers": [url]})
+            iterate(str(config))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(answered) == 3
+    assert "is tried again: rollout.servers: gone for a moment" in caplog.text
+    with open_ledger(Project(config.with_name("project")).ledger, create=False) as ledger:
+        [entry] = ledger.history()
+    assert entry.decision.candidate
+    assert "all answers are scored again" not in caplog.text, "the server's log-probabilities are the trainer's"
