@@ -84,8 +84,8 @@ def test_servers_draw_from_the_distribution_that_this_process_draws_from(
         longer = sample(adapter, **through(one.url))
     same = ("problem_id", "index", "seed", "prompt_tokens")
     assert [[getattr(a, name) for name in same] for a in local] == [[getattr(a, name) for name in same] for a in remote]
-    assert p_value(local, remote) > 1e-5
-    assert p_value(local, other) < 1e-12, "another policy's rollouts can be told"
+    assert p_value(local, remote) > 1e-4
+    assert p_value(local, other) < 1e-5, "another policy's rollouts can be told"
     assert largest_difference(tiny_model, adapter, remote[::20] + longer) < 1e-3
     assert {one.finish_reason for one in longer} <= {"stop", "length"}
 
