@@ -9,7 +9,7 @@ ARM ?= seed-1
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-train bench-problems learn gate-sim check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems learn gate-sim check clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ bench-verify: setup ## answers judged a second, against a fresh pytest process f
 
 bench-rollout: setup ## tokens sampled a second, against mlx-lm's batched generation
 	$(BIN)/python bench/rollout.py
+
+bench-serve: setup ## how long clients of rlm serve wait, on a quiet machine and beside training
+	$(BIN)/python bench/serve.py
 
 bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx-lm-lora
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

@@ -2,6 +2,7 @@
 
 import hmac
 import io
+import ipaddress
 import json
 import logging
 import time
@@ -26,7 +27,6 @@ _PATIENCE_S = 2.0
 """How long the rest of a body that is too large is still taken in, so that the answer about it arrives."""
 _LEAST_LOGPROB = -9_999.0
 """In the place of minus infinity, which JSON does not have."""
-_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +83,22 @@ def _refusal(error: Exception) -> Refused:
         _log.error("generation has ended: %s", error)
         return Refused(503, "the server is ending", "unavailable")
     return Refused(400, one_line(error, 200) or type(error).__name__, "invalid_value")
+
+
+def _names_this_machine(host: str) -> bool:
+    """Whether a `Host` header does. A web page whose name was made to lead here has its own name in it."""
+    try:
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is an address, or the name, of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Handler(APIHandler):
@@ -189,7 +205,7 @@ class Handler(APIHandler):
             given = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), token.encode()):
                 raise Refused(401, "this server wants its token: Authorization: Bearer …", "invalid_api_key")
-        elif "Origin" in self.headers or urlsplit(f"//{self.headers.get('Host')}").hostname not in _THIS_MACHINE:
+        elif "Origin" in self.headers or not _names_this_machine(self.headers.get("Host", "")):
             raise Refused(403, "a server without a token answers no web pages", "forbidden")
 
     def _body(self) -> bytes:

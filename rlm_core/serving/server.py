@@ -1,6 +1,5 @@
 """The server: a project's adapters over HTTP, until it is told to end."""
 
-import ipaddress
 import logging
 import socket
 import sys
@@ -21,7 +20,7 @@ from rlm_core.policy import load_language
 from rlm_core.project import Project
 from rlm_core.records import PolicyRef
 from rlm_core.serving.generator import Generator
-from rlm_core.serving.handler import Handler
+from rlm_core.serving.handler import Handler, is_loopback
 from rlm_core.serving.pointers import Pointers
 from rlm_core.serving.requests import Refused
 
@@ -113,7 +112,7 @@ def inference_server(config: Config, host: str, port: int, token: str | None) ->
         ModelError, AdapterError: what is to be served cannot be loaded.
         LedgerError: the ledger cannot be used.
     """
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         raise UsageError(f"--host {host}: a server that other machines can reach needs a token; see --token-env")
     pointers = Pointers(Project(Path(config.project).absolute()), _first_policy(config))
     try:
@@ -137,10 +136,3 @@ def _first_policy(config: Config) -> PolicyRef:
     adapter = read_adapter(config.model.adapter)
     check_adapter(config.model.base, adapter)
     return base.model_copy(update={"adapter": adapter})
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

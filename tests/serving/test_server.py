@@ -168,7 +168,7 @@ def test_a_token_is_asked_of_everybody_who_wants_more_than_the_health(served: Se
 
 
 def test_without_a_token_web_pages_are_not_answered(running: Running) -> None:
-    for headers in ({"Origin": "http://example.org"}, {"Host": "example.org"}):
+    for headers in ({"Origin": "http://example.org"}, {"Host": "example.org"}, {"Host": "["}):
         assert httpx.get(f"{running.url}/v1/models", headers=headers).status_code == 403
     assert "Access-Control-Allow-Origin" not in running.post("completions", prompt="x", max_tokens=1).headers
 
