@@ -11,8 +11,9 @@ from prefect.runtime import flow_run
 from prefect.states import Crashed
 
 from rlm_core.config import Config
+from rlm_core.lock import Holder
 from rlm_core.progress import report
-from rlm_core.project import Holder, Project
+from rlm_core.project import Project
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def the_project_of(config: Config) -> Iterator[None]:
     """Hold the project for the time of the block, after waiting for another holder as long as the config says.
 
     Raises:
-        ProjectBusy: another process holds it still.
+        Busy: another process holds it still.
         Interrupted: a stop was asked for while waiting.
     """
     told: list[str] = []

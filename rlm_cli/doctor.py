@@ -60,7 +60,7 @@ def heal_ledger(project: Project) -> None:
     """Make the project's ledger anew and print what of it came back.
 
     Raises:
-        ProjectBusy: an iteration is running.
+        Busy: an iteration is running.
         LedgerError: there is nothing to make it from.
     """
     console = Console(highlight=False, markup=False)

@@ -13,7 +13,7 @@ def prune_project(project: Project, keep: int, yes: bool) -> None:
     """Show what would go; with `yes`, let it go.
 
     Raises:
-        ProjectBusy: an iteration is running.
+        Busy: an iteration is running.
         StageFailed: something cannot be removed.
     """
     console = Console(highlight=False)

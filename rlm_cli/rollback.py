@@ -17,7 +17,7 @@ def roll_back(project: Project, base: str, iteration: int) -> None:
     Raises:
         UsageError: nothing was accepted in that iteration.
         AdapterError: the adapter is gone, damaged or made for another base.
-        ProjectBusy: an iteration is running.
+        Busy: an iteration is running.
     """
     with open_ledger(project.ledger, create=False) as ledger, project.held():
         if (adapter := ledger.way_back(iteration).adapter) is not None:

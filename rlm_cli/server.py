@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import IO
 
+from rlm_cli.guard import Guard
 from rlm_core.errors import InfrastructureFault, one_line
 
 _STARTUP_S = 180.0
@@ -25,9 +26,6 @@ _ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PR
 """As Prefect starts its own temporary server: without UI, scheduler and other services that nobody would use."""
 
 _APPLICATION = ("--factory", "prefect.server.api.server:create_app", "--log-level", "error", "--lifespan", "on")
-
-_GUARD = "import os, signal, sys; os.read(0, 1); os.kill(int(sys.argv[1]), signal.SIGTERM)"
-"""Waits for its standard input to end, which happens when the process that holds the other end is gone."""
 
 
 def start_temporary_server() -> str:
@@ -40,23 +38,17 @@ def start_temporary_server() -> str:
         InfrastructureFault: it did not start; the message has its last words.
     """
     port = _free_port()
+    guard = Guard()
     words = tempfile.TemporaryFile()  # noqa: SIM115  not a pipe, which would fill up unread; it goes with the process
     server = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", *_APPLICATION, "--host", "127.0.0.1", "--port", str(port)],
-        env={**os.environ, **_ENVIRONMENT},
+        env={**os.environ, **_ENVIRONMENT, **guard.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=words,
         start_new_session=True,
     )
-    guard = subprocess.Popen(
-        [sys.executable, "-S", "-E", "-c", _GUARD, str(server.pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    atexit.register(_stop, server, guard, words)
+    atexit.register(_stop, guard, words)
     url = f"http://127.0.0.1:{port}/api"
     wait_until_ready(url, server, lambda: _content(words))
     return url
@@ -99,21 +91,9 @@ def _content(words: IO[bytes]) -> str:
     return words.read().decode(errors="replace")
 
 
-def _stop(server: subprocess.Popen[bytes], guard: subprocess.Popen[bytes], words: IO[bytes]) -> None:
+def _stop(guard: Guard, words: IO[bytes]) -> None:
     words.close()
-    guard.kill()
-    guard.communicate()
-    end(server, patience_s=10)
-
-
-def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
-    """Ask a process to end, and kill it when it takes longer than that."""
-    process.terminate()
-    try:
-        process.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    guard.end()
 
 
 def _free_port() -> int:

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,8 +16,10 @@ from typing import Any
 
 from rich.console import Console
 
-from rlm_cli.server import end, is_ready, local_environment, wait_until_ready
+from rlm_cli.guard import Guard
+from rlm_cli.server import is_ready, local_environment, wait_until_ready
 from rlm_core.errors import InfrastructureFault, UsageError, one_line
+from rlm_core.lock import locked
 
 DEPLOYMENTS = "prefect.yaml"
 POOL = "rlm"
@@ -34,6 +36,8 @@ _LOOK_EVERY_S = 0.5
 _CANCEL_S = 60.0
 """How long running iterations have to stop; the worker kills one that takes longer than half of it."""
 _END_S = 20.0
+_WAIT_FOR_HOME_S = 15.0
+"""The guard of a command that was killed keeps its home until all is ended."""
 
 _console = Console(highlight=False, markup=False)
 
@@ -45,10 +49,11 @@ class _Asked(Exception):
 def bring_up(port: int, home: Path | None, at_once: int) -> None:
     """Start what is not there yet, say where the UI is, and end what was started when SIGINT or SIGTERM comes.
 
-    A server that answers already is used and left as it is.
+    A server that answers already is used and left as it is. When this process is killed, a guard ends the rest.
 
     Raises:
         UsageError: there are no deployments in this directory.
+        Busy: another one has this home.
         InfrastructureFault: something did not start, or ended by itself.
     """
     if not Path(DEPLOYMENTS).is_file():
@@ -56,10 +61,13 @@ def bring_up(port: int, home: Path | None, at_once: int) -> None:
     url = f"http://{_HOST}:{port}"
     given = {"PREFECT_HOME": str(home.absolute())} if home else {}
     logs = Path(given.get("PREFECT_HOME") or os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
-    logs.mkdir(parents=True, exist_ok=True)
-    machine = _Machine(f"{url}/api", local_environment() | _SETTINGS | given | {"PREFECT_API_URL": f"{url}/api"}, logs)
+    own = _SETTINGS | given | {"PREFECT_API_URL": f"{url}/api"}
     with _signals(), ExitStack() as started:
         try:
+            home_lock = started.enter_context(locked(logs / "rlm-up.lock", _WAIT_FOR_HOME_S, on_wait=_say_once()))
+            guard = Guard(home_lock.handle)
+            started.callback(guard.end)
+            machine = _Machine(f"{url}/api", local_environment() | own | guard.environment, logs)
             _start(machine, started, port, at_once)
             _console.print(
                 f"the UI is at {url}; logs of server and worker are in {logs}; Ctrl-C ends it all", soft_wrap=True
@@ -128,7 +136,12 @@ class _Machine:
         try:
             yield
         finally:
-            end(process, _END_S)
+            process.terminate()
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def check(self) -> None:
         """Raises InfrastructureFault when a service has ended by itself."""
@@ -140,8 +153,11 @@ class _Machine:
     def cancel_runs(self) -> None:
         """Let the worker stop what it has at work, so that no run seems to go on for ever.
 
-        Runs do not say whose they are, so nothing is cancelled when the pool has other workers.
+        Runs do not say whose they are, so nothing is cancelled when the pool has other workers. Nothing can be when
+        server or worker have ended.
         """
+        if any(process.poll() is not None for process in self.services.values()):
+            return
         online = {"workers": {"status": {"any_": ["ONLINE"]}}}
         if len(self.ask(f"/work_pools/{POOL}/workers/filter", online)) > 1:
             return
@@ -182,6 +198,17 @@ class _Machine:
             raise InfrastructureFault(f"Prefect's server refused {path}: {error}") from error
         except OSError as error:
             raise InfrastructureFault(f"Prefect's server does not answer: {error}") from error
+
+
+def _say_once() -> Callable[[str], None]:
+    told: list[str] = []
+
+    def say(busy: str) -> None:
+        if not told:
+            told.append(busy)
+            _console.print(f"waiting: {busy}", soft_wrap=True)
+
+    return say
 
 
 def _command(*options: str) -> list[str]:

@@ -6,7 +6,7 @@
     │   ├── ProblemError                a problem or suite file is missing, empty or malformed
     │   ├── ModelError                  a base model cannot be found or loaded
     │   └── AdapterError                an adapter is incomplete or was made for another base
-    ├── ProjectBusy                 3   another process holds the project
+    ├── Busy                        3   another process holds the project, or the home of rlm up
     ├── SandboxUnavailable          4   the asked-for sandbox cannot be had on this machine
     ├── LedgerError                 5   the ledger is locked, damaged or from a newer version
     ├── StageFailed                 6   a stage could not finish: too many broken rollouts, exam not complete, no disk …
@@ -45,8 +45,8 @@ class AdapterError(UsageError):
     """An adapter is incomplete or was made for another base."""
 
 
-class ProjectBusy(RlmError):
-    """Another process holds the project's lock."""
+class Busy(RlmError):
+    """Another process holds the lock of the project, or of the home of `rlm up`."""
 
     exit_code = 3
 

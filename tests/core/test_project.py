@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.errors import ProjectBusy, StageFailed
+from rlm_core.errors import Busy, StageFailed
 from rlm_core.project import Project
 
 HOLD = """
@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_project_that_is_held_elsewhere_is_busy_and_says_with_whom_and_since_when(project: Project) -> None:
-    with holder(project) as process, pytest.raises(ProjectBusy) as caught, project.held():
+    with holder(project) as process, pytest.raises(Busy) as caught, project.held():
         pass
     words = str(caught.value).split()
     assert words[:-1] == [str(project.root), "is", "in", "use", "by", "process", str(process.pid), "since"]
@@ -78,13 +78,13 @@ def test_waiting_ends_when_the_holder_does(project: Project) -> None:
 def test_waiting_in_vain_ends_after_its_time(project: Project) -> None:
     with project.held():
         started = time.monotonic()
-        with pytest.raises(ProjectBusy), project.held(wait_s=0.3):
+        with pytest.raises(Busy), project.held(wait_s=0.3):
             pass
         assert 0.3 <= time.monotonic() - started < 3
 
 
 def test_one_process_cannot_hold_a_project_twice(project: Project) -> None:
-    with project.held(), pytest.raises(ProjectBusy, match=f"process {os.getpid()} since"), project.held():
+    with project.held(), pytest.raises(Busy, match=f"process {os.getpid()} since"), project.held():
         pass
     with project.held():
         pass
@@ -105,7 +105,7 @@ def test_an_error_in_the_block_frees_the_project(project: Project) -> None:
 def test_a_holder_that_wrote_nothing_readable_is_another_process(project: Project) -> None:
     with project.held():
         (project.root / "lock").write_text("[")
-        with pytest.raises(ProjectBusy, match="is in use by another process"), project.held():
+        with pytest.raises(Busy, match="is in use by another process"), project.held():
             pass
 
 

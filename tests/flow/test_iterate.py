@@ -11,7 +11,7 @@ import rlm_core.rollout
 from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.adapters import read_adapter
-from rlm_core.errors import InfrastructureFault, Interrupted, ProblemError, ProjectBusy, UsageError
+from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.ledger import CorpusAnswer, open_ledger
 from rlm_core.policy import load_policy
 from rlm_core.problems import Problem
@@ -290,7 +290,7 @@ def test_wrong_input_is_refused_before_any_work_and_not_tried_again(make_config:
 
 def test_a_held_project_is_refused(make_config: MakeConfig) -> None:
     config = make_config()
-    with project_of(config).held(), pytest.raises(ProjectBusy):
+    with project_of(config).held(), pytest.raises(Busy):
         iterate(str(config))
 
 

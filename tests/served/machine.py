@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.kills import processes_with
+
 ROOT = Path(__file__).parents[2]
 SETUP = (
     "prefect server start",
@@ -130,6 +132,10 @@ class Machine:
     def logs(self, run_id: str) -> list[str]:
         found = self.ask("/logs/filter", {"logs": {"flow_run_id": {"any_": [run_id]}}, "sort": "TIMESTAMP_ASC"})
         return [line["message"] for line in found]
+
+    def processes(self) -> list[str]:
+        """Command lines of the processes whose Prefect has its home here."""
+        return processes_with(f"PREFECT_HOME={self.home}")
 
     def end(self) -> None:
         """End what was started, the last first: a worker wants to tell the server that it goes."""

@@ -5,7 +5,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,17 +18,32 @@ from tests.served.machine import ROOT, Machine, free_port, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
+UP = [sys.executable, "-m", "rlm_cli.main", "up"]
 
-def left_of(home: Path) -> list[str]:
-    """Command lines of processes whose Prefect has its home there."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"PREFECT_HOME={home}\0".encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
+
+@contextmanager
+def up(machine: Machine) -> Iterator[subprocess.Popen[str]]:
+    """`rlm up` on this machine, once it says where the UI is."""
+    process = subprocess.Popen(
+        [*UP, "--port", str(machine.port), "--home", str(machine.home)],
+        cwd=ROOT,
+        env={name: value for name, value in machine.env.items() if name not in ("PREFECT_HOME", "PREFECT_API_URL")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = ""
+        while "the UI is at" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        assert f"http://127.0.0.1:{machine.port}" in said
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=300)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
@@ -36,44 +53,56 @@ def test_up_serves_the_deployments_until_it_is_told_to_end(
     """Parity row 28: what is at work then is cancelled, and nothing is left running."""
     config = make_config(train={"epochs": 400, "minibatch": 6})
     project = Project(config.with_name("project"))
-    home = tmp_path / "prefect"
-    machine = Machine(home, free_port())
-    up = subprocess.Popen(
-        [sys.executable, "-m", "rlm_cli.main", "up", "--port", str(machine.port), "--home", str(home)],
-        cwd=ROOT,
-        env={name: value for name, value in machine.env.items() if name not in ("PREFECT_HOME", "PREFECT_API_URL")},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert up.stdout is not None
-        said = ""
-        while "the UI is at" not in said:
-            line = up.stdout.readline()
-            assert line, said
-            said += line
-        assert f"http://127.0.0.1:{machine.port}" in said
+    machine = Machine(tmp_path / "prefect", free_port())
+    with up(machine) as process:
         assert {row["name"] for row in machine.ask("/deployments/filter", {})} == {"iterate", "improve", "exam"}
         wait_for(lambda: len(machine.ask("/work_pools/rlm/workers/filter", {})) == 1)
-        assert left_of(home)
+        assert machine.processes()
         machine.follow("prefect deployment run iterate/iterate", "--param", f"config={config}")
         wait_for(lambda: (project.run(1) / "metrics.jsonl").exists())
-    finally:
-        up.send_signal(number)
-        rest, _ = up.communicate(timeout=300)
-    assert up.returncode == 0, rest
-    assert left_of(home) == []
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, rest
+    assert machine.processes() == []
     with project.held() as killed:
         assert killed is None, "it was stopped and not killed"
-    with closing(sqlite3.connect(home / "prefect.db")) as database:
+    with closing(sqlite3.connect(machine.home / "prefect.db")) as database:
         assert database.execute("SELECT state_name FROM flow_run WHERE state_type != 'SCHEDULED'").fetchall() == [
             ("Cancelled",)
         ]
 
 
+def test_nothing_is_left_of_one_that_was_killed_and_a_second_one_knows_who_has_the_home(
+    tmp_path: Path, make_config: MakeConfig
+) -> None:
+    config = make_config(train={"epochs": 400, "minibatch": 6})
+    project = Project(config.with_name("project"))
+    machine = Machine(tmp_path / "prefect", free_port())
+    with up(machine) as process:
+        machine.follow("prefect deployment run iterate/iterate", "--param", f"config={config}")
+        wait_for(lambda: (project.run(1) / "metrics.jsonl").exists())
+        second = subprocess.run(
+            [*UP, "--port", str(free_port()), "--home", str(machine.home)],
+            cwd=ROOT,
+            env=machine.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert second.returncode == 3
+        assert second.stderr.startswith(f"rlm: {machine.home} is in use by process {process.pid} since ")
+        process.kill()
+        process.communicate()
+        killed = time.monotonic()
+        wait_for(lambda: machine.processes() == [])
+        assert time.monotonic() - killed < 30
+    with project.held() as before:
+        assert before is not None
+
+
 def test_up_says_where_it_has_to_be_started(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "rlm_cli.main", "up"],
+        UP,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
