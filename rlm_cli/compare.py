@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from rlm_core.comparison import ExamPair, compare, disagreement
 from rlm_core.errors import UsageError
-from rlm_core.files import read_record
+from rlm_core.files import first_reason, read_given_text
 from rlm_core.records import ExamReport, SuiteComparison
 from rlm_core.seeds import derive_seed
 
@@ -21,10 +22,9 @@ def compare_reports(first: Path, second: Path, as_json: bool) -> None:
     """Print how the second policy did against the first, problem by problem.
 
     Raises:
-        StageFailed: a file is no report.
-        UsageError: the reports are not on the same exam, or one is not complete.
+        UsageError: a file is no report, the reports are not on the same exam, or one is not complete.
     """
-    a, b = read_record(first, ExamReport), read_record(second, ExamReport)
+    a, b = _report(first), _report(second)
     _check(first, second, a, b)
     comparison = compare(ExamPair(a, b), derive_seed(a.seed, "compare"), _CONFIDENCE)
     better, worse = _flips(a, b)
@@ -33,6 +33,13 @@ def compare_reports(first: Path, second: Path, as_json: bool) -> None:
         print(json.dumps({"a": str(first), "b": str(second)} | comparison.model_dump(mode="json") | names))
     else:
         _print(comparison, a, b, better, worse)
+
+
+def _report(path: Path) -> ExamReport:
+    try:
+        return ExamReport.model_validate_json(read_given_text(path, str(path), UsageError))
+    except ValidationError as error:
+        raise UsageError(f"{path} is not a readable ExamReport: {first_reason(error)}") from error
 
 
 def _check(first: Path, second: Path, a: ExamReport, b: ExamReport) -> None:

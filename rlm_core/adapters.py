@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from rlm_core.base_model import base_path, fingerprint, number_of_layers, quantisation_bits
 from rlm_core.config import AdapterKind, AdapterSection
-from rlm_core.errors import AdapterError
+from rlm_core.errors import AdapterError, one_line
 from rlm_core.files import first_reason, sha256_of, write_json
 from rlm_core.records import AdapterRef
 
@@ -49,9 +49,9 @@ def read_adapter_config(adapter: AdapterRef) -> dict[str, Any]:
     path = Path(adapter.path, CONFIG)
     try:
         config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise AdapterError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
+    except (OSError, ValueError, RecursionError) as error:
+        raise AdapterError(f"{path} cannot be read: {one_line(error)}") from error
+    if not isinstance(config, dict) or not isinstance(config.get("rlm", {}), dict):
         raise AdapterError(f"{path} is no adapter config")
     return config
 

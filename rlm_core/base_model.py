@@ -64,7 +64,7 @@ def fingerprint(path: Path) -> str:
 @lru_cache(maxsize=8)
 def _fingerprint(files: tuple[Path, ...], _states: tuple[FileState, ...]) -> str:
     config, *weights = files
-    parts: list[Any] = [json.loads(config.read_text())]
+    parts: list[Any] = [_read(config)]
     for file in weights:
         size = file.stat().st_size
         with file.open("rb") as content:
@@ -76,14 +76,14 @@ def _fingerprint(files: tuple[Path, ...], _states: tuple[FileState, ...]) -> str
 
 def number_of_layers(path: Path) -> int | None:
     """How many layers the model's config says that it has; None when it does not say."""
-    content = json.loads((path / "config.json").read_text())
-    content = {**(content.get("text_config") or {}), **content}
+    content = _read(path / "config.json")
+    content = {**_section(content, "text_config"), **content}
     return next((content[key] for key in _NUMBER_OF_LAYERS if isinstance(content.get(key), int)), None)
 
 
 def quantisation_bits(path: Path) -> set[int]:
     """Bits per weight of the layers that the model's config calls quantised; empty when none is."""
-    content = json.loads((path / "config.json").read_text()).get("quantization") or {}
+    content = _section(_read(path / "config.json"), "quantization")
     return {part["bits"] for part in (content, *content.values()) if isinstance(part, dict) and "bits" in part}
 
 
@@ -91,8 +91,28 @@ def end_token_ids(path: Path, config: dict[str, Any]) -> list[int] | None:
     """All end tokens that the model's config and generation config name."""
     found: set[int] = set()
     generation = path / "generation_config.json"
-    sources = [config, json.loads(generation.read_text()) if generation.is_file() else {}]
+    sources = [config, _read(generation) if generation.is_file() else {}]
     for source in sources:
         value = source.get("eos_token_id")
         found.update(value if isinstance(value, list) else [] if value is None else [value])
     return sorted(found) or None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The content of a model's JSON file.
+
+    Raises:
+        ModelError: it is not one.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read: {one_line(error)}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} must hold a JSON object, not a {type(content).__name__}")
+    return content
+
+
+def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
+    section = content.get(name)
+    return section if isinstance(section, dict) else {}
