@@ -6,6 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 from prefect import get_client, get_run_logger
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Crashed
@@ -47,11 +49,21 @@ def _close_run_of(killed: Holder) -> None:
     log = get_run_logger()
     try:
         with get_client(sync_client=True) as client:
-            run = client.read_flow_run(UUID(killed.flow_run))
-            if run.state is not None and not run.state.is_final():
-                client.set_flow_run_state(run.id, Crashed(message=f"{killed} was killed"), force=True)
-                log.warning("the flow run %s ended unnoticed: %s was killed", run.name, killed)
+            for run in _with_its_parents(client, UUID(killed.flow_run)):
+                if run.state is not None and not run.state.is_final():
+                    client.set_flow_run_state(run.id, Crashed(message=f"{killed} was killed"), force=True)
+                    log.warning("the flow run %s ended unnoticed: %s was killed", run.name, killed)
     except ObjectNotFound:  # it was another server's
         return
     except Exception as error:
         log.info("Prefect could not be told that %s was killed: %s", killed, error)
+
+
+def _with_its_parents(client: SyncPrefectClient, run_id: UUID) -> Iterator[FlowRun]:
+    """The flow run, and those that it is a part of: they are at work in the same process."""
+    run = client.read_flow_run(run_id)
+    yield run
+    if run.parent_task_run_id is not None:
+        parent = client.read_task_run(run.parent_task_run_id).flow_run_id
+        assert parent is not None
+        yield from _with_its_parents(client, parent)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
 
 ROOT = Path(__file__).parents[2]
+SEED = int(os.environ.get("RLM_CHAOS_SEED", "0")) or random.randrange(1, 10**6)
+"""Which random moments."""
 _MEASURED = {"duration_s", "sampling_s", "path"}
 """Parts of a record that differ from run to run, or from place to place."""
 
@@ -99,10 +102,14 @@ def left_over(config: Path, patience_s: float = 20) -> list[str]:
     deadline = time.monotonic() + patience_s
     while (running := processes_with(f"TMPDIR={scratch}")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    project = config.with_name("project")
-    partial = [path for path in project.rglob("*") if path.name.startswith(".") or path.name.endswith("-journal")]
     temporary = [path for path in scratch.rglob("*") if path.relative_to(scratch).parts[0] != "mlx"]  # its kernels
-    return running + [str(path) for path in (*partial, *temporary)]
+    return [*running, *partial_files(Project(config.with_name("project"))), *map(str, temporary)]
+
+
+def partial_files(project: Project) -> list[str]:
+    """What a writer that was killed would leave in a project."""
+    left = (path for path in project.root.rglob("*") if path.name.startswith(".") or path.name.endswith("-journal"))
+    return [str(path) for path in left]
 
 
 def processes_with(variable: str) -> list[str]:
@@ -130,7 +137,7 @@ def assert_survives(config: Path, moment: str, expected: dict[str, Any]) -> str:
         return "it had ended before"
     asked_to_stop = moment.startswith("signals")
     assert killed.code == (130 if asked_to_stop else -9), (moment, killed.code, killed.errors)
-    if _decided(project):
+    if decided(project):
         assert outcome(project) == expected, moment
         return "killed after the decision"
     resumed = run_iteration(config)
@@ -142,7 +149,7 @@ def assert_survives(config: Path, moment: str, expected: dict[str, Any]) -> str:
     return f"survived, did {len(killed.finished)} and then {len(resumed.finished)} pieces of work, {len(again)} twice"
 
 
-def _decided(project: Project) -> bool:
+def decided(project: Project) -> bool:
     """Whether the iteration was committed: then the next run is the next iteration."""
     if not project.ledger.exists():
         return False

@@ -1,58 +1,78 @@
 """kill -9 at many moments of an iteration: started again, each ends like one that was not disturbed.
 
-RLM_CHAOS_KILLS says how many moments, RLM_CHAOS_SEED which ones.
+RLM_CHAOS_KILLS says how many moments, RLM_CHAOS_SEED which ones, and RLM_CHAOS_FIRST with which of them to begin: the
+next one to that of the last line printed continues a run of the same seed. RLM_CHAOS_STAGES says in which stages the
+real model is killed.
 """
 
 import os
 import random
 import shutil
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from rlm_core.project import Project
-from tests.chaos.kills import assert_survives, left_over, outcome, run_iteration
+from rlm_core.sources import read_problems
+from tests import tiny
+from tests.chaos.kills import SEED, assert_survives, left_over, outcome, run_iteration
 from tests.conftest import MakeConfig
 
 KILLS = int(os.environ.get("RLM_CHAOS_KILLS", "50"))
-SEED = int(os.environ.get("RLM_CHAOS_SEED", "0")) or random.randrange(1, 10**6)
-STAGES = ("generate", "mutate", "rollout", "verify", "train", "evaluate", "evaluate_verify")
+FIRST = int(os.environ.get("RLM_CHAOS_FIRST", "1"))
+STAGES = os.environ.get("RLM_CHAOS_STAGES", "generate,mutate,rollout,verify,train,evaluate,evaluate_verify").split(",")
+_EXAM = 12
+"""Problems of each suite: what is killed is the same in a short exam."""
 
 
 @pytest.mark.timeout(7_200)
 def test_random_moments(make_config: MakeConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    """By turns a moment by the clock, and one before, within or after a write: those are the dangerous ones."""
     config = make_config()
     project = Project(config.with_name("project"))
     ended = run_iteration(config).ended
     assert left_over(config) == []
-    expected, generator = outcome(project), random.Random(SEED)
+    expected = outcome(project)
     failures = []
-    for number in range(KILLS):
-        if number % 2:
-            moment = f"write:{generator.randint(1, ended['writes'])}"
-        else:
-            moment = f"time:{generator.uniform(0, 0.9 * ended['seconds']):.3f}"
-        started = time.monotonic()
+    for number in range(FIRST, KILLS + 1):
+        moment, started = _moment(number, ended), time.monotonic()
         try:
             told = assert_survives(config, moment, expected)
-        except AssertionError as error:
-            failures.append(told := str(error))
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            failures.append(told := f"{moment}: {error}")
         with capsys.disabled():
-            print(f"seed {SEED}, {number + 1} of {KILLS}, {moment}, {time.monotonic() - started:.1f} s: {told[:2000]}")
+            print(
+                f"seed {SEED}, {number} of {KILLS}, {moment}, {time.monotonic() - started:.1f} s: {told[:2000]}",
+                flush=True,
+            )
     assert failures == []
+
+
+def _moment(number: int, ended: dict[str, Any]) -> str:
+    """By turns a moment by the clock, and one before, within or after a write: those are the dangerous ones."""
+    generator = random.Random(f"{SEED}:{number}")
+    if number % 2:
+        return f"time:{generator.uniform(0, 0.9 * ended['seconds']):.3f}"
+    return f"write:{generator.randint(1, ended['writes'])}"
 
 
 @pytest.mark.timeout(7_200)
 def test_the_default_model_in_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One iteration that is killed in the middle of every stage, against one that is not disturbed."""
-    config = tmp_path / "config.yaml"
+
+    def say(line: str) -> None:
+        with capsys.disabled():
+            print(f"{time.monotonic() - started:.0f} s: {line}", flush=True)
+
+    started = time.monotonic()
+    config = _small_iteration_of_the_default_model(tmp_path)
     project = Project(config.with_name("project"))
-    settings = (Path(__file__).parents[1] / "slow" / "smoke.yaml").read_text()
-    config.write_text(f"project: {project.root}\n{settings}")
     assert run_iteration(config, timeout_s=3_600).code == 0
     expected = outcome(project)
+    say("one iteration without a kill has ended")
     shutil.rmtree(project.root)
     again = set()
     before = set()
@@ -61,10 +81,20 @@ def test_the_default_model_in_every_stage(tmp_path: Path, capsys: pytest.Capture
         assert killed.code == -9, (stage, killed.errors)
         again |= {f"killed in {stage}: {work}" for work in before & killed.finished}
         before |= killed.finished
-        with capsys.disabled():
-            print(f"killed in {stage}")
+        say(f"killed in {stage}")
     resumed = run_iteration(config, timeout_s=3_600)
     assert resumed.code == 0, resumed.errors
     assert outcome(project) == expected
     assert len(again | (before & resumed.finished)) <= len(STAGES)
     assert left_over(config) == []
+    say("ended like the one without")
+
+
+def _small_iteration_of_the_default_model(directory: Path) -> Path:
+    settings = yaml.safe_load((Path(__file__).parents[1] / "slow" / "smoke.yaml").read_text())
+    for kind in ("benchmark", "holdout"):
+        problems = read_problems(f"bank:{kind}[starter]")[:_EXAM]
+        settings["evaluate"][kind] = tiny.write_problems(directory / f"{kind}.jsonl", problems)
+    config = directory / "config.yaml"
+    config.write_text(yaml.safe_dump({"project": str(directory / "project"), **settings}))
+    return config

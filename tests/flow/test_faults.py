@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect import get_client
+from prefect import get_client, task
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
 from prefect.states import Running
 
 import rlm_core.files
+from flows.improve import improve
 from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.errors import LedgerError, RlmError, StageFailed
@@ -191,17 +192,22 @@ def test_a_locked_database_of_prefect_is_waited_for(make_config: MakeConfig) -> 
     assert outcome(project_of(config)) == expected
 
 
-def test_a_run_whose_process_was_killed_is_closed_by_the_next_one(make_config: MakeConfig) -> None:
+def test_a_run_whose_process_was_killed_is_closed_by_the_next_one_with_the_series_that_it_was_part_of(
+    make_config: MakeConfig,
+) -> None:
     config = make_config()
     with get_client(sync_client=True) as client:
-        left_behind = client.create_flow_run(iterate, state=Running())
+        series = client.create_flow_run(improve, state=Running())
+        part = client.create_task_run(task(lambda: None, name="iterate"), series.id, dynamic_key="0")
+        left_behind = client.create_flow_run(iterate, parent_task_run_id=part.id, state=Running())
         lock = project_of(config).root / "lock"
         lock.parent.mkdir()
         lock.write_text(f'{{"pid": 1, "since": "then", "flow_run": "{left_behind.id}"}}')
         iterate(str(config))
-        state = client.read_flow_run(left_behind.id).state
-    assert state is not None
-    assert (state.name, state.message) == ("Crashed", "process 1 since then was killed")
+        states = [client.read_flow_run(run.id).state for run in (left_behind, series)]
+    for state in states:
+        assert state is not None
+        assert (state.name, state.message) == ("Crashed", "process 1 since then was killed")
     assert lock.read_text() == ""
 
 

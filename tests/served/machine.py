@@ -51,12 +51,14 @@ class Machine:
             "NO_PROXY": "127.0.0.1",
             "COLUMNS": "200",
         }
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._lines: dict[str, tuple[str, ...]] = {}
 
     def start(self, line: str, *more: str) -> None:
-        """Start a command that goes on until `end`."""
+        """Start a command that goes on until `end`; it is known by its second word, such as server."""
         words = [*shlex.split(line), *more]
-        with (self.home / f"{words[1]}.log").open("wb") as log:
+        self._lines[words[1]] = (line, *more)
+        with (self.home / f"{words[1]}.log").open("ab") as log:
             process = subprocess.Popen(
                 self._command(words),
                 cwd=ROOT,
@@ -66,7 +68,18 @@ class Machine:
                 # A worker ends by SIGINT, which is ignored by what a shell has started in the background.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
-        self._started.append(process)
+        self._started[words[1]] = process
+
+    def kill(self, name: str) -> None:
+        """kill -9 of a command that was started."""
+        self._started[name].kill()
+        self._started[name].wait()
+
+    def restart(self, name: str) -> None:
+        """Start a command that was killed, as it was started before."""
+        self.start(*self._lines[name])
+        if name == "server":
+            self.wait_until_up()
 
     def follow(self, line: str, *more: str, code: int = 0) -> str:
         """What a command printed that ended with this code."""
@@ -139,7 +152,7 @@ class Machine:
 
     def end(self) -> None:
         """End what was started, the last first: a worker wants to tell the server that it goes."""
-        for process in reversed(self._started):
+        for process in reversed(self._started.values()):
             process.terminate()
             try:
                 process.wait(timeout=60)
