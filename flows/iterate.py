@@ -10,10 +10,12 @@ from flows.extras import require_runner
 from flows.live import progress_in_log
 from flows.names import name_this_run
 from flows.place import the_project_of
+from flows.progress_bars import progress_in_ui
 from flows.stages import Stages
 from rlm_core.config import load_config
 from rlm_core.iteration import begin
 from rlm_core.progress import stopping_on_signals
+from rlm_core.trackers import require_trackers
 
 
 @flow(
@@ -33,7 +35,8 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     """
     settings = load_config(config)
     require_runner(settings.prefect)
-    with stopping_on_signals(), the_project_of(settings), progress_in_log():
+    require_trackers(settings.trackers)
+    with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
         iteration = begin(settings)
         name_this_run(f"{iteration.name} · iteration {iteration.number}")
         stages = Stages(iteration, settings)

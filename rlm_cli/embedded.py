@@ -17,6 +17,7 @@ from rlm_core.config import load_config
 from rlm_core.errors import one_line
 from rlm_core.iteration import check
 from rlm_core.progress import listening
+from rlm_core.trackers import require_trackers
 
 _SETTINGS = {
     # The terminal shows progress; the log is in the UI. `rlm` itself reports the error that ended a run.
@@ -72,6 +73,7 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
     first = Watcher()
     settings = load_config(config)
     require_runner(settings.prefect)
+    require_trackers(settings.trackers)
     here = asks_here(settings.gate)
     check(settings, say=first.say)
     make_prefect_ready(first)

@@ -5,6 +5,7 @@ from rich.table import Table
 
 from rlm_core.ledger import open_ledger
 from rlm_core.ledger_backup import back_up
+from rlm_core.phrases import megabytes
 from rlm_core.project import Project
 from rlm_core.prune import removable, remove
 
@@ -21,16 +22,12 @@ def prune_project(project: Project, keep: int, yes: bool) -> None:
         found = removable(project, ledger, keep)
         table = Table.grid(padding=(0, 2))
         for item in found:
-            table.add_row(str(item.path.relative_to(project.root)), _megabytes(item.bytes), item.reason)
+            table.add_row(str(item.path.relative_to(project.root)), megabytes(item.bytes), item.reason)
         console.print(table)
-        total = f"{len(found)} directories, {_megabytes(sum(item.bytes for item in found))}"
+        total = f"{len(found)} directories, {megabytes(sum(item.bytes for item in found))}"
         if yes:
             back_up(project)  # what goes is what the ledger would be made anew from
             remove(found)
             console.print(f"removed {total}")
         else:
             console.print(f"would remove {total}; --yes removes them")
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from rlm_core.conclude import PAGE
 from rlm_core.ledger import Ledger
-from rlm_core.phrases import counted, scores
+from rlm_core.phrases import counted, megabytes, scores
 from rlm_core.project import Project
+from rlm_core.prune import size_of
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.summary import Summary, claims
 
@@ -46,7 +47,8 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
         if comparison is not None:
             rows[name] = _compared(comparison)
     rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
-    rows["files"] = f"{_shown(project.run(summary.iteration))}; {PAGE} there explains the decision"
+    run = project.run(summary.iteration)
+    rows["files"] = f"{_shown(run)}, {megabytes(size_of(run))}; {PAGE} there explains the decision"
     rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
     _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
     _print_rows(rows)
@@ -71,6 +73,7 @@ def status(project: Project, ledger: Ledger) -> None:
             "iterations": f"{len(history)} finished, {sum(i.decision.accepted for i in history)} accepted",
             "best score": "none accepted yet" if past.best is None else f"{past.best:.3f} on the benchmark",
             "corpus": f"{ledger.corpus_size()} passed answers",
+            "disk": megabytes(size_of(project.root)),
             "next": f"iteration {ledger.next_iteration()}",
         }
     )

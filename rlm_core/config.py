@@ -438,6 +438,11 @@ class Config(Section):
     gate: GateSection = GateSection()
     prefect: PrefectSection = PrefectSection()
     serve: ServeSection = ServeSection()
+    keep_iterations: Positive | None = None
+    """After each iteration, what `rlm prune --yes --keep` of this number would remove goes: rejected adapters, and
+    answers and verdicts of all but so many newest iterations. Null: nothing goes by itself."""
+    trackers: tuple[Literal["wandb", "mlflow", "trackio"], ...] = ()
+    """Experiment trackers that are told of each iteration when it has ended; each is an extra of the package."""
 
     @model_validator(mode="after")
     def _suites_differ(self) -> "Config":
@@ -474,7 +479,7 @@ def parse_config(content: dict[str, Any], source: str = "config") -> Config:
     try:
         return Config.parse(content)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_describe(error)}") from error
+        raise ConfigError(f"{source}: {one_line(_describe(error))}") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: holds something that is no setting: {one_line(error)}") from error
 

@@ -14,3 +14,8 @@ def counted(counts: Mapping[str, int]) -> str:
 def scores(comparison: SuiteComparison | None) -> str:
     """Incumbent's and candidate's score, or a dash where there was no exam."""
     return "–" if comparison is None else f"{comparison.incumbent:.3f} → {comparison.candidate:.3f}"
+
+
+def megabytes(size: int) -> str:
+    """So many bytes."""
+    return f"{size / 1e6:.1f} MB"

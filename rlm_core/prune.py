@@ -1,12 +1,14 @@
 """Which files of finished iterations nothing needs any more."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_core.errors import StageFailed
-from rlm_core.ledger import Ledger
+from rlm_core.errors import RlmError, StageFailed
+from rlm_core.ledger import Ledger, open_ledger
+from rlm_core.ledger_backup import back_up
+from rlm_core.phrases import megabytes
 from rlm_core.project import Project
 
 _OLD = ("results", "rollouts", "verdicts")
@@ -38,11 +40,11 @@ def _found(project: Project, ledger: Ledger, keep: int) -> Iterator[Removable]:
         directory = project.run(iteration.number)
         adapter = directory / "adapter"
         if adapter.is_dir() and adapter.resolve() not in used:
-            yield Removable(adapter, _size(adapter), f"adapter, {iteration.decision.outcome}")
+            yield Removable(adapter, size_of(adapter), f"adapter, {iteration.decision.outcome}")
         if iteration.number <= history[-1].number - keep:
             for name in _OLD:
                 if (old := directory / name).is_dir():
-                    yield Removable(old, _size(old), f"{name}, older than {keep} iterations")
+                    yield Removable(old, size_of(old), f"{name}, older than {keep} iterations")
 
 
 def remove(found: Sequence[Removable]) -> None:
@@ -58,5 +60,28 @@ def remove(found: Sequence[Removable]) -> None:
             raise StageFailed(f"cannot remove {item.path}: {error.strerror or error}") from error
 
 
-def _size(directory: Path) -> int:
+def keep_newest(project: Project, keep: int | None, say: Callable[[str], None]) -> None:
+    """Remove at the end of an iteration what may go, when the config says so; the caller holds the project.
+
+    The iteration is decided, so what cannot be removed is only said.
+
+    Args:
+        keep: as `removable`; None removes nothing.
+        say: called with a line about what went.
+    """
+    if keep is None:
+        return
+    try:
+        with open_ledger(project.ledger, create=False) as ledger:
+            found = removable(project, ledger, keep)
+        if found:
+            back_up(project)  # what goes is what the ledger would be made anew from
+            remove(found)
+            say(f"removed {len(found)} directories, {megabytes(sum(item.bytes for item in found))}, that nothing needs")
+    except RlmError as error:
+        say(f"old files are not removed: {error}")
+
+
+def size_of(directory: Path) -> int:
+    """Bytes of all files in a directory."""
     return sum(file.lstat().st_size for file in directory.rglob("*") if not file.is_dir())

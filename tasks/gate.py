@@ -1,11 +1,16 @@
 """The gate stage as tasks. They are not cached: the ledger knows whether an iteration was decided."""
 
+from pathlib import Path
+
 from prefect import get_run_logger, task
 
 from rlm_core.conclude import Exams, explain, finish, propose
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
+from rlm_core.project import Project
+from rlm_core.prune import keep_newest
 from rlm_core.records import GateDecision, StageResult
+from rlm_core.trackers import tell_trackers
 from tasks.events import tell
 from tasks.pages import publish, publish_ended
 from tasks.stage import TAGS, results_of
@@ -58,6 +63,8 @@ def conclude(
         reports,
     )
     publish_ended(iteration)
+    tell_trackers(config.trackers, Path(iteration.project), iteration.number, get_run_logger().warning)
+    keep_newest(Project(Path(iteration.project)), config.keep_iterations, get_run_logger().info)
     told = decision.model_dump(mode="json", include={"iteration", "reason", "benchmark", "holdout", "candidate"})
     tell(decision.outcome, iteration.project, told)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}

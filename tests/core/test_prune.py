@@ -8,7 +8,7 @@ from rlm_core.adapters import read_adapter
 from rlm_core.files import write_text
 from rlm_core.ledger import open_ledger
 from rlm_core.project import Project
-from rlm_core.prune import removable
+from rlm_core.prune import keep_newest, removable
 from rlm_core.records import AdapterRef, Outcome
 from tests.core.conftest import Rlm, Settings, assert_refused, write
 from tests.core.test_ledger import BASE, decision
@@ -90,6 +90,36 @@ def test_prune_shows_first_and_removes_when_told(
     gone = before - files(project)
     assert {name.split("/")[2] for name in gone} == {"adapter", "results", "rollouts", "verdicts"}
     assert "would remove 0 directories" in rlm("prune", "-c", config, "--keep", "2").out
+
+
+def test_the_setting_keeps_the_newest_and_says_what_went(project: Project) -> None:
+    said: list[str] = []
+    before = files(project)
+    keep_newest(project, None, said.append)
+    assert (files(project), said) == (before, [])
+    keep_newest(project, 2, said.append)
+    assert found(project, keep=2) == set()
+    assert before - files(project)
+    assert said == ["removed 11 directories, 0.0 MB, that nothing needs"]
+    keep_newest(project, 2, said.append)
+    assert len(said) == 1
+
+
+def test_what_cannot_be_removed_does_not_fail_the_iteration(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    said: list[str] = []
+    keep_newest(project, 2, said.append)
+    assert said[0].startswith(f"old files are not removed: cannot remove {project.root}/runs/")
+
+
+def test_status_says_how_much_disk_a_project_takes(
+    rlm: Rlm, settings: Settings, tmp_path: Path, project: Project
+) -> None:
+    (project.run(1) / "big").write_bytes(b"x" * 2_000_000)
+    assert "2.1 MB" in rlm("status", "-c", write(tmp_path, settings)).out
 
 
 def test_prune_and_rollback_wait_for_nobody(

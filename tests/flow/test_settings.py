@@ -88,6 +88,8 @@ READERS = {
     "gate": NOBODY,
     "prefect": NOBODY,
     "serve": NOBODY,
+    "trackers": NOBODY,
+    "keep_iterations": NOBODY,
 }
 """Stages that read a setting; a section stands for all its settings that are not named themselves."""
 
@@ -121,6 +123,7 @@ OTHER_VALUES: dict[str, Any] = {
     "gate.approve": "ask",
     "gate.unanswered": "accept",
     "prefect.verify_runner": "dask",
+    "trackers": ["wandb"],
 }
 """For settings whose other value cannot be guessed. What only some methods use is tried with one that does."""
 
@@ -139,6 +142,7 @@ NULLS = {
     "prefect.cluster": "node:1",
     "rollout.server_model": "m",
     "rollout.server_token_env": "TOKEN",
+    "keep_iterations": 3,
 }
 
 

@@ -57,6 +57,9 @@ def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeCo
         key = {"artifacts": {"key": {"any_": [f"{page}-project"]}}, "sort": "CREATED_DESC"}
         versions = machine.ask("/artifacts/filter", key)
         assert versions[0]["data"] == (project.run(4) / f"{page}.md").read_text()
+    for stage in ("rollout", "train"):
+        bars = machine.ask("/artifacts/filter", {"artifacts": {"key": {"any_": [f"{stage}-project"]}}})
+        assert [bar["data"] for bar in bars] == [100.0] * 4
 
     for line in LINES:
         if line.startswith(("rlm show", "rlm report")):
