@@ -1,7 +1,7 @@
 """Experiment trackers: an iteration's figures, sent to where a person compares runs. Off unless `trackers` names some.
 
-A tracker is a module with `send(told)`. Accounts and addresses are the tracker's own environment variables, such as
-WANDB_API_KEY or MLFLOW_TRACKING_URI, and never settings of ours.
+A tracker is a module with `send(told)`, which imports its library only then. Accounts and addresses are the tracker's
+own environment variables, such as WANDB_API_KEY or MLFLOW_TRACKING_URI, and never settings of ours.
 """
 
 import json
@@ -48,12 +48,9 @@ def tell_trackers(names: Sequence[str], project: Path, iteration: int, warn: Cal
     Args:
         project: the project's directory.
     """
-    if not names:
-        return
-    told = _told(Project(project), iteration)
     for name in names:
         try:
-            import_module(f"{__name__}.to_{name}").send(told)
+            import_module(f"{__name__}.to_{name}").send(_told(Project(project), iteration))
         except Exception as error:
             warn(f"{name} was not told of iteration {iteration}: {one_line(error)}")
 

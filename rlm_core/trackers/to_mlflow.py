@@ -1,9 +1,6 @@
-"""MLflow. MLFLOW_TRACKING_URI says where to; without it runs are kept in `mlruns/` of the project."""
+"""MLflow. MLFLOW_TRACKING_URI says where to; without it runs are kept in `mlflow.sqlite` of the project."""
 
 import os
-
-from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
 
 from rlm_core.trackers import Told
 
@@ -13,10 +10,14 @@ _LONGEST = 6_000
 
 def send(told: Told) -> None:
     """One run in the experiment of the project's name."""
-    place = os.environ.get("MLFLOW_TRACKING_URI") or (told.directory / "mlruns").as_uri()
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param, RunTag
+
+    place = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{told.directory / 'mlflow.sqlite'}"
+    files = None if "MLFLOW_TRACKING_URI" in os.environ else (told.directory / "mlflow").as_uri()
     client = MlflowClient(tracking_uri=place)
     experiment = client.get_experiment_by_name(told.project)
-    experiment_id = experiment.experiment_id if experiment else client.create_experiment(told.project)
+    experiment_id = experiment.experiment_id if experiment else client.create_experiment(told.project, files)
     run_id = client.create_run(experiment_id, run_name=told.run).info.run_id
     metrics = [
         Metric(f"train/{name}", value, 0, number)
