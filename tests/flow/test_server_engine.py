@@ -17,6 +17,7 @@ from rlm_core.serving.server import inference_server
 from tests.conftest import MakeConfig
 
 
+@pytest.mark.timeout(300)  # an iteration and a server beside it
 def test_an_iteration_rolls_out_through_a_server_and_tries_again(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
