@@ -12,6 +12,7 @@ from rlm_cli.compare import compare_reports
 from rlm_cli.doctor import examine_machine, heal_ledger
 from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import run_exam
+from rlm_cli.init import init_project
 from rlm_cli.judge import judge_by_hand
 from rlm_cli.prune import prune_project
 from rlm_cli.report import report_project, show_iteration
@@ -22,10 +23,12 @@ from rlm_cli.up import bring_up
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
 from rlm_core.ledger import open_ledger
+from rlm_core.new_project import CONFIG_NAME
 from rlm_core.problems import Mode
 from rlm_core.project import Project
 
-DEFAULT_CONFIG = "configs/quick.yaml"
+DEFAULT_CONFIG = CONFIG_NAME if Path(CONFIG_NAME).is_file() else "configs/quick.yaml"
+"""In a directory that `rlm init` made its config, in a checkout of this repository the one for a first try."""
 
 app = typer.Typer(
     name="rlm",
@@ -36,6 +39,17 @@ app = typer.Typer(
 )
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The project's settings, a YAML file.")]
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where the project is to be; made if it is not there.")] = Path(),
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Config of mlxsmith 0.1.0, to take settings and exams over from.")
+    ] = None,
+) -> None:
+    """Make a project: a config with every setting explained, problems, an exam. Nothing is overwritten."""
+    init_project(directory, from_)
 
 
 @app.command()
