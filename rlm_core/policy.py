@@ -15,9 +15,11 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
-from mlx_lm.utils import dequantize_model, load_model, load_tokenizer
+from mlx_lm.utils import dequantize_model, load_model, load_tokenizer, save_model
 
 from rlm_core import adapters, progress
 from rlm_core.base_model import base_path, end_token_ids
@@ -234,6 +236,24 @@ class Policy(Language):
         layers = self.shape.layers or len(self.model.layers)
         adapters.write_adapter_config(directory, self.base, self.shape, layers, origin)
         return AdapterRef(path=str(directory), sha256=sha256_of(path))
+
+    def save_fused(self, directory: Path) -> None:
+        """Write the weights with the adapter's changes in them, none of them quantised. It cannot be trained after."""
+        layers = [
+            (name, part.fuse(dequantize=True)) for name, part in self.model.named_modules() if hasattr(part, "fuse")
+        ]
+        self.model.update_modules(tree_unflatten(layers))
+        self.model = dequantize_model(self.model)
+        save_model(directory, self.model)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Of the weights; where they differ, that of the first."""
+        weights: dict[str, mx.array] = dict(tree_flatten(self.model.parameters()))
+        return next(value.dtype for value in weights.values() if value.dtype in _FLOATS)
+
+
+_FLOATS = (mx.float32, mx.bfloat16, mx.float16)
 
 
 def _make_trainable(model: nn.Module, shape: AdapterSection) -> None:

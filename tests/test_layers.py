@@ -103,6 +103,7 @@ SQLITE = [f"rlm_core/{name}.py" for name in ("ledger", "ledger_backup", "migrati
 @pytest.mark.parametrize(
     ("library", "expected"),
     [("mlx_lm", MLX_LM), ("sqlite3", SQLITE)],
+    [("mlx_lm", ["rlm_core/export/gguf.py", "rlm_core/policy.py"]), ("sqlite3", SQLITE)],
 )
 def test_a_library_has_no_other_importers(library: str, expected: list[str]) -> None:
     importers = [name_of(file) for file in files("rlm_core", "tasks", "flows") if library in imported(file.read_text())]
