@@ -5,20 +5,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/quick.yaml
 ARM ?= seed-1
+# A file of exact versions with their digests: `make setup LOCK=ci.lock` installs those and no others.
+LOCK ?=
 # OpenBLAS threads and parallel tests fight over the cores: tests run in one process and leave the cores to OpenBLAS.
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems learn gate-sim check clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.ready ## make the virtual environment and install the package with its development tools
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed; set PYTHON"'
 	$(PYTHON) -m venv $(VENV)
+	$(if $(LOCK),$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
@@ -84,6 +88,11 @@ check: setup ## style, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lock: setup ## write ci.lock anew: the newest versions that pyproject.toml allows, for Python 3.11 and newer
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--quiet --upgrade --custom-compile-command 'make lock' --output-file ci.lock
 
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -8,6 +8,7 @@ import yaml
 
 from rlm_cli.main import app
 from rlm_core.config import load_config
+from rlm_core.default_model import NOTICE
 from rlm_core.errors import RlmError
 
 ROOT = Path(__file__).parents[1]
@@ -72,3 +73,25 @@ def test_deployments_name_flows_that_exist_and_their_parameters() -> None:
 
 def test_the_changelog_has_an_unreleased_section() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_each_behaviour_of_the_other_loops_names_tests_that_exist() -> None:
+    rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", (ROOT / "docs" / "migrating.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 30))
+    for number, shown_by in rows:
+        named = re.findall(r"`(tests/\S+\.py)::(\w+)`", shown_by)
+        assert named or shown_by.startswith("not here yet: "), f"row {number} is shown by nothing"
+        for file, name in named:
+            source = (ROOT / file).read_text()
+            assert re.search(rf"^def {name}\(", source, re.MULTILINE), f"row {number}: {file} has no {name}"
+
+
+def test_the_notice_says_what_the_default_model_asks_for() -> None:
+    assert " ".join(NOTICE.split()) in " ".join((ROOT / "NOTICE").read_text().split())
+
+
+def test_the_lock_pins_every_version_and_names_no_registry() -> None:
+    lock = (ROOT / "ci.lock").read_text()
+    pinned = re.findall(r"^([\w.-]+)==\S+(?: ;.*)? \\\n +--hash=sha256:", lock, re.MULTILINE)
+    assert len(pinned) == len(re.findall(r"^\w", lock, re.MULTILINE)) > 100
+    assert "://" not in lock
