@@ -13,6 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q
 .DEFAULT_GOAL := help
 .PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems learn gate-sim check clean
 .PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -83,6 +84,10 @@ gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in 
 learn: setup ## six iterations with the default model, and what they taught; ARM=seed-1, seed-2 or control
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python bench/learn.py $(ARM)
+
+mutants: setup ## which share of small changes to the code that decides its tests notice; below 85 % it fails. Hours
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	$(BIN)/python bench/mutants.py
 
 check: setup ## style, types
 	$(BIN)/ruff check .

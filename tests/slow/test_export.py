@@ -10,6 +10,8 @@ from rlm_core.config import DEFAULT_MODEL, AdapterSection, parse_config
 from rlm_core.default_model import convert
 from rlm_core.export.run import export
 from rlm_core.policy import Policy, load_policy
+from rlm_core.sources import read_problems
+from tests import tiny
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -28,10 +30,11 @@ def test_the_exported_default_model_and_its_gguf_file_are_the_policy(tmp_path: P
     expected = logprobs(policy)
     adapter = policy.save_adapter(tmp_path / "adapter", {"iteration": 1, "run": "r", "source_adapter": None})
     assert np.abs(expected - logprobs(load_policy(DEFAULT_MODEL))).mean() > 0.01
+    suite = tiny.write_problems(tmp_path / "suite.jsonl", read_problems("bank:benchmark[starter]")[:6])
     config = parse_config(
         {
             "project": str(tmp_path / "project"),
-            "evaluate": {"benchmark": "bank:holdout[starter]", "samples": 1, "max_tokens": 24},
+            "evaluate": {"benchmark": suite, "samples": 1, "max_tokens": 24},
         }
     )
     exported = export(config, adapter.path, tmp_path / "mine", gguf=True)
