@@ -11,9 +11,7 @@ LOCK ?=
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems learn gate-sim check clean
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim check lock clean
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-slow chaos test-all bench-verify bench-rollout bench-train learn gate-sim mutants check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems learn gate-sim mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

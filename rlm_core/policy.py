@@ -14,9 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten
 from mlx.utils import tree_flatten, tree_unflatten
-from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, load_model, load_tokenizer, save_model
