@@ -60,5 +60,6 @@ def write_gguf(model: Path, target: Path, base: str) -> None:
         source: Any = mx.load(str(fetch_gguf()), return_metadata=True)
         tokenizer = {name: value for name, value in source[1].items() if name.startswith("tokenizer.")}
         kept = {name: value for name, value in written[1].items() if not name.startswith("tokenizer.")}
-        mx.eval(written[0])
-        mx.save_gguf(str(target), written[0], kept | tokenizer)
+        whole = target.with_name(f"whole-{target.name}")  # what was loaded may still be read from the file
+        mx.save_gguf(str(whole), written[0], kept | tokenizer)
+        whole.replace(target)
