@@ -48,7 +48,7 @@ def start_temporary_server() -> str:
         stderr=words,
         start_new_session=True,
     )
-    atexit.register(_stop, guard, words)
+    atexit.register(_stop, server, guard, words)
     url = f"http://127.0.0.1:{port}/api"
     wait_until_ready(url, server, lambda: _content(words))
     return url
@@ -91,9 +91,10 @@ def _content(words: IO[bytes]) -> str:
     return words.read().decode(errors="replace")
 
 
-def _stop(guard: Guard, words: IO[bytes]) -> None:
+def _stop(server: subprocess.Popen[bytes], guard: Guard, words: IO[bytes]) -> None:
     words.close()
     guard.end()
+    server.wait()
 
 
 def _free_port() -> int:

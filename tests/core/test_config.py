@@ -66,7 +66,7 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         ("verify: {limits: {dept: 9}}", "verify.limits.dept: unknown setting; did you mean depth? allowed: load_s"),
         ("rolout: {}", "rolout: unknown setting; did you mean rollout? allowed: project, seed, model, generate"),
         ("zzz: 1", "zzz: unknown setting; allowed: project, seed, model, generate"),
-        ("zzz: 1\nqqq: 2", "prefect, serve (and 1 more)"),
+        ("zzz: 1\nqqq: 2", "trackers (and 1 more)"),
         ("1: 2", "1: unknown setting; allowed: project"),
         # wrong types
         ("seed: '1'", "seed = '1': Input should be a valid integer"),

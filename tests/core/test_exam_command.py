@@ -89,7 +89,7 @@ def test_reports_on_different_exams_are_not_compared(rlm: Rlm, make_config: Make
     exam(rlm, config, "-p", "reference", "-s", suite, "-o", "a.json")
     exam(rlm, config, "-p", "reference", "-s", suite, "--seed", "5", "-o", "b.json")
     assert_refused(rlm("compare", "a.json", "b.json"), 2, "a.json and b.json are not on the same exam: seed is")
-    assert_refused(rlm("compare", "a.json", "c.json"), 2, "c.json is not a readable ExamReport")
+    assert_refused(rlm("compare", "a.json", "c.json"), 2, "c.json: cannot be read: No such file")
 
 
 @pytest.mark.parametrize(
