@@ -88,7 +88,7 @@ def run(arm: str) -> None:
     project = Project(Path(settings.project))
     if not (unseen := Path(settings.evaluate.holdout)).exists():
         with open_sandbox() as sandbox:
-            write_jsonl(unseen, problems(UNSEEN, UNSEEN_SEED, settings.generate.difficulty, sandbox))
+            write_jsonl(unseen, problems(UNSEEN, UNSEEN_SEED, 1, settings.generate.difficulty, sandbox))
     with open_ledger(project.ledger) as ledger:
         lacking = ITERATIONS + 1 - ledger.next_iteration()
     for result in run_iterations(config, lacking):

@@ -38,10 +38,10 @@ def main() -> None:
     groups = {"bank": read_problems("bank:train")}
     groups |= {group: read_problems(f"bank:{group}") for group in ("benchmark", "holdout")}
     with open_prover(VerifySection()) as prover:
-        groups["corpus"] = problems(arguments.corpus, 1, DIFFICULTIES, prover.sandbox)
+        groups["corpus"] = problems(arguments.corpus, 1, 1, DIFFICULTIES, prover.sandbox)
         started = time.perf_counter()
         count = round(arguments.count * (1 - MUTANTS))
-        made = problems(count, 2, DIFFICULTIES, prover.sandbox)
+        made = problems(count, 2, 1, DIFFICULTIES, prover.sandbox)
         mutants = rewritten([*made, *groups["bank"]], arguments.count - count, 3)
         proposals = [with_reference_values(proposal, prover.sandbox) for proposal in [*made, *mutants]]
         making_s = time.perf_counter() - started

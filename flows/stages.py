@@ -40,7 +40,8 @@ class Stages:
             learner=self._it.learner,
             section=self._config.generate,
             verify=self._config.verify,
-            seed=self._it.stage_seed("generate"),
+            project_seed=self._config.seed,
+            iteration=self._it.number,
         )
 
     def mutate(self, proposals: Result) -> Result:

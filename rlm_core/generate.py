@@ -4,6 +4,7 @@ What of the model's answers is not usable becomes a rejection with a reason.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -42,23 +43,50 @@ _SUBJECTS = {
 }
 
 
-def run(directory: Path, learner: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int) -> StageResult:
+def run(
+    directory: Path,
+    learner: PolicyRef,
+    section: GenerateSection,
+    verify: VerifySection,
+    project_seed: int,
+    iteration: int,
+) -> StageResult:
     """The generate stage: proposals, into `directory/proposals.jsonl`, and a check that the bank can be read.
 
     Args:
         verify: for the sandbox in which references are run.
-        seed: of this iteration's stage, so that each iteration has proposals of its own.
     """
     bank = judged_by_cases(read_problems(section.bank))
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.from_model:
         with device_policy(learner.base, learner.adapter) as policy:
-            problems, rejections = propose(policy, section, bank, seed)
+            problems, rejections = propose(policy, section, bank, derive_seed(project_seed, iteration, "generate"))
     if section.from_procedural:
         with open_sandbox(verify.sandbox, verify.limits, container=verify.container) as sandbox:
-            problems += procedural.problems(section.from_procedural, seed, section.difficulty, sandbox)
+            composed = procedural.problems(
+                section.from_procedural, project_seed, iteration, section.difficulty, sandbox
+            )
+        problems += composed
+        rejections += used_up(composed, section)
     return written(directory, "proposals", problems, rejections)
+
+
+def used_up(composed: Sequence[Problem], section: GenerateSection) -> list[Rejection]:
+    """For each difficulty that has not as many composed problems left as were asked for, that this is so."""
+    wanted = procedural.shares(section.from_procedural, section.difficulty)
+    found = Counter(problem.difficulty for problem in composed)
+    return [
+        Rejection(
+            stage="generate",
+            rule="used_up",
+            reason=f"{found[str(difficulty)]} of {count} composed problems of difficulty {difficulty}: all others were "
+            "given before; other difficulties can be asked for in generate.difficulty",
+            proposal="",
+        )
+        for difficulty, count in wanted.items()
+        if found[str(difficulty)] < count
+    ]
 
 
 def written(directory: Path, name: str, problems: Sequence[Problem], rejections: Sequence[Rejection]) -> StageResult:

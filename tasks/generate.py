@@ -9,12 +9,17 @@ from tasks.stage import stage_task
 
 
 @stage_task(
-    version=2,
+    version=3,
     description="Problems are invented by the model and composed of primitives.",
     reads=["generate", "verify.sandbox", "verify.limits", "verify.container"],
     ignores=["generate.problems"],
 )
 def generate(
-    directory: str, learner: PolicyRef, section: GenerateSection, verify: VerifySection, seed: int
+    directory: str,
+    learner: PolicyRef,
+    section: GenerateSection,
+    verify: VerifySection,
+    project_seed: int,
+    iteration: int,
 ) -> StageResult:
-    return core.run(Path(directory), learner, section, verify, seed)
+    return core.run(Path(directory), learner, section, verify, project_seed, iteration)

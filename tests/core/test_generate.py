@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.decoding import Completion, Request
 from rlm_core.files import read_jsonl
-from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose, run
+from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose, run, used_up
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.records import PolicyRef, Rejection
 from rlm_core.sources import read_problems
@@ -261,12 +261,12 @@ def test_without_proposals_wanted_the_model_is_not_asked() -> None:
     assert propose(policy, GenerateSection(from_model=0), [PROBLEM], seed=0) == ([], [])
 
 
-def test_procedural_proposals_need_no_model_and_are_others_with_another_seed(tmp_path: Path) -> None:
+def test_procedural_proposals_need_no_model_and_are_others_in_the_next_iteration(tmp_path: Path) -> None:
     section = GenerateSection(from_model=0, from_procedural=8, difficulty={1: 3.0, 2: 1.0})
     nobody = PolicyRef(base="none", fingerprint="none")
 
-    def made(seed: int, place: str) -> list[Problem]:
-        result = run(tmp_path / place, nobody, section, VerifySection(), seed)
+    def made(iteration: int, place: str) -> list[Problem]:
+        result = run(tmp_path / place, nobody, section, VerifySection(), 1, iteration)
         return list(read_jsonl(Path(result.files["problems"].path), Problem))
 
     first = made(1, "first")
@@ -274,3 +274,12 @@ def test_procedural_proposals_need_no_model_and_are_others_with_another_seed(tmp
     assert sorted(str(problem.difficulty) for problem in first) == ["1"] * 6 + ["2"] * 2
     assert made(1, "again") == first
     assert not {problem.prompt for problem in first} & {problem.prompt for problem in made(2, "second")}
+
+
+def test_that_a_difficulty_is_used_up_is_said() -> None:
+    section = GenerateSection(from_procedural=4, difficulty={1: 1.0, 2: 1.0})
+    composed = [PROBLEM.model_copy(update={"difficulty": level}) for level in ("1", "1", "2")]
+    [rejection] = used_up(composed, section)
+    assert (rejection.stage, rejection.rule) == ("generate", "used_up")
+    assert rejection.reason.startswith("1 of 2 composed problems of difficulty 2:")
+    assert used_up([*composed, composed[-1]], section) == []

@@ -161,7 +161,7 @@ def test_only_problems_with_cases_are_examples_and_parents(
     incumbent = PolicyRef(base=str(tiny_model), fingerprint="f")
     bank = tiny.write_problems(tmp_path / "bank.jsonl", MIXED)
     section = GenerateSection(bank=bank, from_model=2, max_tokens=4)
-    proposals = generate.run(tmp_path, incumbent, section, VerifySection(), seed=1).files["problems"]
+    proposals = generate.run(tmp_path, incumbent, section, VerifySection(), 1, 1).files["problems"]
     assert [problem.id for problem in shown] == [CODE.id] * 2
     shown.clear()
     mutate.run(tmp_path, incumbent, proposals, bank, 6, MutateSection(parents=4, max_tokens=4), 0, 1)
@@ -172,7 +172,7 @@ def test_a_bank_without_cases_still_makes_an_iteration(tiny_model: Path, tmp_pat
     incumbent = PolicyRef(base=str(tiny_model), fingerprint="f")
     bank = tiny.write_problems(tmp_path / "bank.jsonl", [NUMBER, WORDS])
     made = generate.run(
-        tmp_path, incumbent, GenerateSection(bank=bank, from_model=1, max_tokens=4), VerifySection(), seed=1
+        tmp_path, incumbent, GenerateSection(bank=bank, from_model=1, max_tokens=4), VerifySection(), 1, 1
     )
     assert made.figures["problems"] == 0
     mutants = mutate.run(tmp_path, incumbent, made.files["problems"], bank, 2, MutateSection(max_tokens=4), 0, 1)

@@ -11,17 +11,17 @@ import pytest
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import filter_proposals
-from rlm_core.known import KnownProblems
+from rlm_core.known import KnownProblems, repeats
 from rlm_core.problems import Problem
 from rlm_core.proof import open_prover
 from rlm_core.rules import RULES
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources import read_problems
-from rlm_core.sources.procedural import problems
+from rlm_core.sources.procedural import problems, source
 from rlm_core.sources.procedural.compose import STARTS, STEPS, Link, Program, draw
 from rlm_core.sources.procedural.inputs import RANGES
 from rlm_core.sources.procedural.primitives import Step
-from rlm_core.sources.procedural.source import probes, problems_of, shares
+from rlm_core.sources.procedural.source import Known, probes, problems_of, shares
 from rlm_core.sources.procedural.trial import run_programs
 from rlm_core.sources.procedural.wording import prompt
 from rlm_core.verifiers.cases import judge_cases, run_cases
@@ -36,7 +36,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def made(sandbox: Sandbox) -> list[Problem]:
-    return problems(18, 7, {1: 2.0, 2: 1.0}, sandbox)
+    return problems(18, 7, 1, {1: 2.0, 2: 1.0}, sandbox)
 
 
 def single_programs() -> list[Program]:
@@ -55,9 +55,37 @@ def test_there_are_as_many_as_asked_for_in_the_proportion_asked_for(made: list[P
 
 
 def test_the_same_seed_gives_the_same_problems_and_another_seed_others(made: list[Problem], sandbox: Sandbox) -> None:
-    assert problems(18, 7, {1: 2.0, 2: 1.0}, sandbox) == made
-    others = problems(18, 8, {1: 2.0, 2: 1.0}, sandbox)
+    assert problems(18, 7, 1, {1: 2.0, 2: 1.0}, sandbox) == made
+    others = problems(18, 8, 1, {1: 2.0, 2: 1.0}, sandbox)
     assert len({problem.prompt for problem in others} & {problem.prompt for problem in made}) < 6
+
+
+def test_no_problem_comes_twice_in_a_project(sandbox: Sandbox) -> None:
+    stretches = [problems(20, 7, iteration, {1: 4.0, 2: 1.0}, sandbox) for iteration in (1, 2)]
+    assert [sorted(str(p.difficulty) for p in stretch) for stretch in stretches] == [["1"] * 16 + ["2"] * 4] * 2
+    known = KnownProblems({"corpus": []})
+    for problem in (problem for stretch in stretches for problem in stretch):
+        assert repeats(problem, known, ["corpus"], FilterSection()) is None
+        known.add("corpus", problem)
+
+
+def test_an_iteration_s_stretch_does_not_depend_on_the_earlier_ones_having_been_asked_for(sandbox: Sandbox) -> None:
+    first, second = (problems(6, 7, iteration, {1: 1.0}, sandbox) for iteration in (1, 2))
+    [whole] = [problems(12, 7, 1, {1: 1.0}, sandbox)]
+    assert {problem.id for problem in whole} == {problem.id for problem in first + second}
+
+
+def test_a_difficulty_that_is_used_up_gives_what_is_left_and_then_nothing(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few: Iterator[Program] = iter(())
+    monkeypatch.setattr(source, "draw", lambda *_: next(few, None))
+    monkeypatch.setattr(source, "_PATIENCE", 1)
+    left = []
+    for iteration in (1, 2, 3):
+        few = iter([program("numbers", "even", "sum"), program("text", "upper"), program("n", "half")])
+        left.append(len(problems(2, 0, iteration, {1: 1.0}, sandbox)))
+    assert left == [2, 1, 0]
 
 
 def test_every_reference_passes_its_own_cases(made: list[Problem], sandbox: Sandbox) -> None:
@@ -82,7 +110,7 @@ def test_the_filter_keeps_them_but_for_what_exams_ask(made: list[Problem]) -> No
     with open_prover(VerifySection()) as prover:
         kept, rejections = filter_proposals(made, [], 0, known, FilterSection(), prover)
     assert {rejection.rule for rejection in rejections} <= {"twin", "contaminated"}
-    assert len(kept) >= 15
+    assert len(kept) >= 12
 
 
 def test_no_two_problems_give_the_same_outputs_for_the_same_inputs(made: list[Problem], sandbox: Sandbox) -> None:
@@ -180,15 +208,15 @@ def test_an_input_that_the_words_leave_open_has_no_output(sandbox: Sandbox) -> N
 def test_a_program_with_steps_that_change_nothing_is_no_problem(
     sandbox: Sandbox, redundant: Program, plain: Program
 ) -> None:
-    [problem] = problems_of([redundant, plain], 0, set(), sandbox)
+    [problem] = problems_of([redundant, plain], 0, Known(), sandbox)
     assert problem.entry_point == plain.entry_point
 
 
 def test_what_was_seen_before_is_no_problem(sandbox: Sandbox) -> None:
-    seen: set[str] = set()
+    known = Known()
     candidates = [program("numbers", "even", "sum"), program("values", "even", "sum")]
-    assert len(list(problems_of(candidates, 0, seen, sandbox))) == 1
-    assert list(problems_of(candidates, 1, seen, sandbox)) == []
+    assert len(list(problems_of(candidates, 0, known, sandbox))) == 1
+    assert list(problems_of(candidates, 1, known, sandbox)) == []
 
 
 def test_a_function_is_named_after_its_last_steps() -> None:
@@ -216,7 +244,7 @@ def test_difficulty_is_what_the_parts_cost_and_an_argument_costs_one_more() -> N
 
 
 def test_there_are_many_of_the_easiest_and_no_two_say_the_same(sandbox: Sandbox) -> None:
-    made = problems(150, 3, {1: 1.0}, sandbox)
+    made = problems(150, 3, 1, {1: 1.0}, sandbox)
     assert len(made) == len({problem.prompt for problem in made}) == 150
     assert {problem.difficulty for problem in made} == {"1"}
     assert {problem.domain for problem in made} == {"arrays", "maths", "strings"}

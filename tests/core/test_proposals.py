@@ -150,7 +150,7 @@ def test_what_the_filter_keeps_it_keeps_again(proposals: list[Problem]) -> None:
 
 def test_proved_proposals_are_proved_again_in_any_order() -> None:
     with open_sandbox() as sandbox:
-        made = problems(8, 11, {1: 1, 2: 1}, sandbox)
+        made = problems(8, 11, 1, {1: 1, 2: 1}, sandbox)
     with open_prover(VerifySection()) as prover:
         kept, _ = filter_proposals([*made, *made[:2]], [], 0, KnownProblems({}), SECTION, prover)
         again, rejections = filter_proposals(kept[::-1], [], 0, KnownProblems({}), SECTION, prover)

@@ -1,13 +1,15 @@
-"""Problems without end: random programs that are neither the same as another nor as a shorter one."""
+"""One walk through all problems of a project: random programs, none the same as another or as a shorter one."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
 
 import numpy as np
 from pydantic import JsonValue
 
+from rlm_core.known import KnownProblems
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.sandbox import Sandbox
 from rlm_core.seeds import derive_seed
@@ -28,24 +30,31 @@ _CASES = (6, 9)
 """Fewest and most cases of a problem."""
 _MIN_DISTINCT_OUTPUTS = 3
 _MAX_TRIVIAL_SHARE = 0.5
-_LARGEST_BATCH = 100
-"""Programs tried in one go, at most."""
+_BATCH = 50
+"""Programs tried in one go."""
 _TRIES = 20
 """Draws for each program of a batch."""
 _PATIENCE = 20
 """Batches without a new problem after which a difficulty counts as used up."""
+_MAX_LIKENESS = 0.8
+"""Of a problem's words to those of an earlier one: beyond it, they differ in a constant and little else."""
 _LARGEST = 100_000
 _LONGEST = 80
 """Outputs beyond these are left out of cases: numbers, and characters as JSON."""
 _DOMAINS: dict[Kind, str] = {"int": "maths", "ints": "arrays", "text": "strings", "words": "arrays"}
 
 
-def problems(count: int, seed: int, difficulties: Mapping[int, float], sandbox: Sandbox) -> list[Problem]:
-    """New problems, no two of which behave alike.
+def problems(
+    count: int, seed: int, iteration: int, difficulties: Mapping[int, float], sandbox: Sandbox
+) -> list[Problem]:
+    """An iteration's stretch of its project's walk: no two problems of it, or of earlier stretches, are alike.
 
-    The same arguments give the same problems.
+    The walk is made again from its start, which takes some milliseconds a problem and needs nothing to be kept. As long
+    as count and weights stay what they were, no problem comes twice.
 
     Args:
+        seed: the project's.
+        iteration: from 1.
         difficulties: weight of each difficulty, 1 for the easiest.
 
     Returns:
@@ -54,13 +63,15 @@ def problems(count: int, seed: int, difficulties: Mapping[int, float], sandbox: 
     Raises:
         InfrastructureFault: the sandbox failed.
     """
-    seen: set[str] = set()
+    known = Known()
+    walks = {
+        difficulty: _walk(difficulty, derive_seed(seed, "procedural"), known, sandbox) for difficulty in difficulties
+    }
     made: list[Problem] = []
-    for difficulty, wanted in shares(count, difficulties).items():
-        own_seed = derive_seed(seed, "procedural", difficulty)
-        batch = min(_LARGEST_BATCH, 2 * wanted)
-        made += islice(_of_difficulty(difficulty, batch, own_seed, seen, sandbox), wanted)
-    order = np.random.default_rng(derive_seed(seed, "procedural", "order")).permutation(len(made))
+    for _ in range(iteration):
+        wanted = shares(count, difficulties)
+        made = [problem for difficulty, walk in walks.items() for problem in islice(walk, wanted[difficulty])]
+    order = np.random.default_rng(derive_seed(seed, iteration, "procedural")).permutation(len(made))
     return [made[i] for i in order]
 
 
@@ -73,36 +84,51 @@ def shares(count: int, weights: Mapping[int, float]) -> dict[int, int]:
     return whole
 
 
-def _of_difficulty(difficulty: int, batch: int, seed: int, seen: set[str], sandbox: Sandbox) -> Iterator[Problem]:
-    """Problems of one difficulty. `seen` holds what is known to behave in some way, and grows."""
-    rng = np.random.default_rng(seed)
+@dataclass
+class Known:
+    """What the problems so far do and how they read."""
+
+    behaviours: set[str] = field(default_factory=set)
+    problems: KnownProblems = field(default_factory=lambda: KnownProblems({}))
+
+    def has_one_like(self, problem: Problem) -> bool:
+        return self.problems.nearest(problem, ["batch"])[0] > _MAX_LIKENESS
+
+    def add(self, behaviour: str, problem: Problem) -> None:
+        self.behaviours.add(behaviour)
+        self.problems.add("batch", problem)
+
+
+def _walk(difficulty: int, seed: int, known: Known, sandbox: Sandbox) -> Iterator[Problem]:
+    """All problems of one difficulty that are found; `known` is shared with other walks and grows."""
+    rng = np.random.default_rng(derive_seed(seed, difficulty))
     drawn: set[str] = set()
     fruitless = 0
     while fruitless < _PATIENCE:
         fruitless += 1
-        for problem in problems_of(_candidates(rng, difficulty, batch, drawn), seed, seen, sandbox):
+        for problem in problems_of(_candidates(rng, difficulty, drawn), seed, known, sandbox):
             fruitless = 0
             yield problem
 
 
-def _candidates(rng: np.random.Generator, difficulty: int, batch: int, drawn: set[str]) -> list[Program]:
-    """Up to `batch` programs that were not drawn before, and fewer where such are rare."""
+def _candidates(rng: np.random.Generator, difficulty: int, drawn: set[str]) -> list[Program]:
+    """A batch of programs that were not drawn before, a smaller one where such are rare."""
     found: list[Program] = []
-    for _ in range(_TRIES * batch):
+    for _ in range(_TRIES * _BATCH):
         program = draw(rng, difficulty)
         if program is not None and program.signature not in drawn:
             drawn.add(program.signature)
             found.append(program)
-            if len(found) == batch:
+            if len(found) == _BATCH:
                 break
     return found
 
 
-def problems_of(candidates: Sequence[Program], seed: int, seen: set[str], sandbox: Sandbox) -> Iterator[Problem]:
-    """Problems that ask for the candidates, those left out that say nothing new or of which no good cases were found.
+def problems_of(candidates: Sequence[Program], seed: int, known: Known, sandbox: Sandbox) -> Iterator[Problem]:
+    """Problems that ask for the candidates, those left out that are nothing new or of which no good cases were found.
 
     Args:
-        seen: what earlier problems do; what these do is added.
+        known: earlier problems; these are added.
     """
     if not candidates:
         return
@@ -111,13 +137,17 @@ def problems_of(candidates: Sequence[Program], seed: int, seen: set[str], sandbo
     outcomes = run_programs(candidates, given, sandbox)
     redundant = _redundant(candidates, [each[:PROBES] for each in outcomes], sandbox)
     for number, program in enumerate(candidates):
+        taken = PROBES - outcomes[number][:PROBES].count([])
         behaviour = fingerprint(program, outcomes[number][:PROBES])
-        if program in redundant or behaviour in seen or outcomes[number][:PROBES].count([]) > PROBES - _FEWEST_PROBES:
+        if program in redundant or behaviour in known.behaviours or taken < _FEWEST_PROBES:
             continue
         rng = np.random.default_rng(derive_seed(seed, program.signature, "words"))
         cases = _cases(given[number][PROBES:], outcomes[number][PROBES:], rng)
-        if cases and best_trivial_share(problem := _problem(program, cases, rng)) <= _MAX_TRIVIAL_SHARE:
-            seen.add(behaviour)
+        if not cases:
+            continue
+        problem = _problem(program, cases, rng)
+        if best_trivial_share(problem) <= _MAX_TRIVIAL_SHARE and not known.has_one_like(problem):
+            known.add(behaviour, problem)
             yield problem
 
 
