@@ -11,7 +11,7 @@ LOCK ?=
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems learn gate-sim mutants check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling learn gate-sim mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +75,9 @@ bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx
 
 bench-problems: setup ## seconds to make, prove and filter 500 problems without the model
 	$(BIN)/python bench/problems.py
+
+bench-sampling: setup ## share of groups that teach, with problems chosen by their pass rates and uniformly
+	$(BIN)/python bench/sampling.py
 
 gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in simulated loops
 	$(BIN)/python bench/gate_simulation.py

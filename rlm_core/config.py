@@ -89,6 +89,9 @@ class GenerateSection(Section):
     """Difficulties of those, 1 for the easiest, each with its weight."""
     bank: str = "bank:train"
     """Problems that are always at hand: `bank:train` or a problem file."""
+    choice: Literal["useful", "uniform"] = "useful"
+    """What fills up: of the bank and of earlier problems those that are solved sometimes, by rlm_core/choice.py; or the
+    bank alone, shuffled once and walked through."""
     domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS
     """Subjects that proposals rotate through."""
     use_recursion: bool = False

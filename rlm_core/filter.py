@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rlm_core.choice import most_useful_first
 from rlm_core.claims import Claims, with_reference_values
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.errors import InfrastructureFault
@@ -44,6 +45,8 @@ def run(
     groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
     with open_ledger(Project(project).ledger) as ledger:
         groups["corpus"] = [problem for problem, _ in ledger.problems()]
+        if generate.choice == "useful":
+            bank = most_useful_first(bank, ledger.tried_problems(before=iteration), project_seed, iteration)
     with open_prover(verify) as prover:
         answered = [with_reference_values(proposal, prover.sandbox) for proposal in offered]
         problems, rejections = filter_proposals(
@@ -69,8 +72,8 @@ def filter_proposals(
 
     Args:
         proposals: of the model, mutants included; each passes or is rejected with a reason.
-        bank: curated problems in the order in which they are to be used. They may come back in later iterations, so
-            only likeness to the suites and to this batch counts against them.
+        bank: curated problems, and earlier ones, in the order in which they are to be used. They may come back in later
+            iterations, so only likeness to the suites and to this batch counts against them.
         known: problems of earlier iterations (`corpus`), of the `bank` and of both suites.
     """
     refusals: dict[int, Refusal] = {}

@@ -49,6 +49,26 @@ class CorpusAnswer(Record):
     """Of the problem's rollouts, when it was last tried."""
 
 
+class Try(Record):
+    """How a problem's rollouts did in one iteration."""
+
+    iteration: int
+    rollouts: int
+    passed: int
+
+    @property
+    def teaches(self) -> bool:
+        """Whether some passed and some did not."""
+        return 0 < self.passed < self.rollouts
+
+
+class TriedProblem(Record):
+    """A problem of earlier iterations, and how it went each time, oldest first."""
+
+    problem: Problem
+    tries: tuple[Try, ...]
+
+
 PointerName = Literal["accepted", "trainer", "inference"]
 """Which adapter exams and reports call the incumbent; which one answers and is trained; which one is served."""
 
@@ -183,6 +203,25 @@ class Ledger:
         """Problems of earlier iterations, oldest first, each with the pass rate that was measured then."""
         rows = self._connection.execute("SELECT content, passed, rollouts FROM problems ORDER BY iteration, rowid")
         return [(_stored(Problem, _json(content)), passed / max(1, total)) for content, passed, total in rows]
+
+    def tried_problems(self, before: int) -> list[TriedProblem]:
+        """What was asked in iterations before this one, each problem once, in the order in which they came."""
+        rows = self._connection.execute(
+            """
+            SELECT id, content, iteration, rollouts, passed FROM problems
+            WHERE iteration < ? ORDER BY iteration, rowid
+            """,
+            (before,),
+        )
+        contents: dict[str, str] = {}
+        tries: dict[str, list[Try]] = {}
+        for name, content, iteration, rollouts, passed in rows:
+            contents[name] = content
+            tries.setdefault(name, []).append(Try(iteration=iteration, rollouts=rollouts, passed=passed))
+        return [
+            TriedProblem(problem=_stored(Problem, _json(contents[name])), tries=tuple(each))
+            for name, each in tries.items()
+        ]
 
     def corpus(self, before: int) -> list[CorpusAnswer]:
         """The answers from iterations before this one, oldest first, with what was known of their problems then."""

@@ -9,9 +9,9 @@ from tasks.stage import results_of, stage_task
 
 
 @stage_task(
-    version=2,
+    version=3,
     description="Proposals are checked; the bank fills up.",
-    reads=["filter", "generate.bank", "generate.problems", "verify"],
+    reads=["filter", "generate.bank", "generate.choice", "generate.problems", "verify"],
     ignores=["verify.workers", "verify.max_failed_share"],
 )
 def filter_problems(

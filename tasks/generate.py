@@ -12,7 +12,7 @@ from tasks.stage import stage_task
     version=3,
     description="Problems are invented by the model and composed of primitives.",
     reads=["generate", "verify.sandbox", "verify.limits", "verify.container"],
-    ignores=["generate.problems"],
+    ignores=["generate.choice", "generate.problems"],
 )
 def generate(
     directory: str,

@@ -9,14 +9,19 @@ import pytest
 
 from rlm_core import filter as filtering
 from rlm_core.claims import with_reference_values
-from rlm_core.config import FilterSection, GenerateSection, VerifySection
+from rlm_core.config import FilterSection, GateSection, GenerateSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import filter_proposals, refusal
+from rlm_core.gate import Lineage, nothing_learnt
 from rlm_core.known import KnownProblems, jaccard, shingles
+from rlm_core.ledger import ProblemOutcome, open_ledger
 from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.project import Project
 from rlm_core.proof import Prover, open_prover
 from rlm_core.records import FileRef, Rejection
 from rlm_core.rules import RULES
+from rlm_core.sources import read_problems
+from rlm_core.sources.bank import bank_order
 
 SECTION = FilterSection()
 GOOD = Problem.model_validate(
@@ -401,6 +406,35 @@ def test_a_rejection_keeps_the_proposal_cut_to_a_readable_length(prover: Prover)
     assert [rejection.stage for rejection in rejections] == ["filter", "filter"]
     assert Problem.model_validate_json(rejections[0].proposal) == short
     assert rejections[1].proposal == long.model_dump_json()[:2_000]
+
+
+@pytest.mark.parametrize("choice", ["useful", "uniform"])
+def test_the_stage_fills_up_with_what_is_solved_sometimes_or_with_the_bank_s_next(tmp_path: Path, choice: str) -> None:
+    problems = bank(6)
+    path = write_jsonl(tmp_path / "bank.jsonl", problems)
+    asked_before = read_problems(str(path))
+    passed = [8, 0, 8, 0, 8, 4]
+    outcomes = [
+        ProblemOutcome(problem=problem, rollouts=8, passed=each)
+        for problem, each in zip(asked_before, passed, strict=True)
+    ]
+    ended = nothing_learnt(1, GateSection(), Lineage(None, None, 0, 0))
+    with open_ledger(Project(tmp_path / "project").ledger) as ledger:
+        ledger.commit(ended, 0.3, outcomes, {})
+    result = filtering.run(
+        tmp_path / "run",
+        tmp_path / "project",
+        [],
+        GenerateSection(problems=1, bank=str(path), choice=choice),
+        {"benchmark": "bank:benchmark", "holdout": "bank:holdout"},
+        SECTION,
+        VerifySection(),
+        project_seed=0,
+        iteration=2,
+    )
+    [chosen] = read_jsonl(Path(result.files["problems"].path), Problem)
+    expected = asked_before[5] if choice == "useful" else bank_order(asked_before, 0, 2, 1)[0]
+    assert chosen.prompt == expected.prompt
 
 
 def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: Path) -> None:

@@ -341,6 +341,19 @@ def test_problems_come_back_oldest_first_with_their_pass_rates(path: Path) -> No
         assert ledger.problems()[0][0] == outcome("z").problem
 
 
+def test_every_earlier_try_of_a_problem_is_known_and_none_of_the_iteration_itself(path: Path) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=False), 0.3, [outcome("z"), outcome("a", 8, 0)], {})
+        ledger.commit(decision(2, accepted=False), 0.3, [outcome("z", 4, 4)], {})
+        told = [
+            (known.problem.entry_point, [(t.iteration, t.passed, t.rollouts) for t in known.tries])
+            for known in ledger.tried_problems(before=3)
+        ]
+        assert told == [("z", [(1, 2, 8), (2, 4, 4)]), ("a", [(1, 0, 8)])]
+        assert [len(known.tries) for known in ledger.tried_problems(before=2)] == [1, 1]
+        assert ledger.tried_problems(before=1) == []
+
+
 def test_passed_answers_go_to_the_corpus_once(path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(decision(1, accepted=False), 0.3, [outcome("f"), outcome("g", passed=0)], {})

@@ -121,7 +121,7 @@ def test_one_function_is_applied_to_what_another_returns_where_that_is_like_its_
 
 def test_what_a_mutant_expects_comes_from_a_run_of_its_own_solution() -> None:
     with open_sandbox() as sandbox:
-        parents = [*problems(20, 3, {1: 1, 2: 1}, sandbox), *read_problems("bank:train[starter]")[:20]]
+        parents = [*problems(20, 3, 1, {1: 1, 2: 1}, sandbox), *read_problems("bank:train[starter]")[:20]]
         mutants = rewritten(parents, 12, 1)
         answered = [with_reference_values(mutant, sandbox) for mutant in mutants]
         wrong = [p.prompt for p in answered if judge_cases(sandbox, str(p.reference), p).status != "passed"]

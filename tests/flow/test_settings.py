@@ -48,6 +48,7 @@ READERS = {
     "generate.from_procedural": "generate",
     "generate.difficulty": "generate",
     "generate.bank": "generate mutate filter",
+    "generate.choice": "filter",
     "generate.domains": "generate",
     "generate.use_recursion": "generate",
     "generate.max_tokens": "generate",
@@ -99,6 +100,7 @@ HARMLESS = defaultdict(lambda: {"verify.workers"}, evaluate={"verify.workers", "
 OTHER_VALUES: dict[str, Any] = {
     "model.adapter": "elsewhere",
     "generate.bank": "bank:holdout",
+    "generate.choice": "uniform",
     "generate.domains": ["maths"],
     "generate.difficulty": {"3": 1.0},
     "filter.prompt_chars": [1, 3_000],

@@ -1,0 +1,113 @@
+"""What an iteration asks again: what is solved sometimes, what nothing is known of, and seldom what teaches nothing."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlm_core.choice import belief, most_useful_first, rests_for
+from rlm_core.ledger import TriedProblem, Try
+from rlm_core.problems import Problem
+from rlm_core.sources.bank import bank_order
+from tests import tiny
+
+G = 8
+
+
+def tried(*passed: int, first: int = 1) -> tuple[Try, ...]:
+    """One group of G in each of neighbouring iterations."""
+    return tuple(Try(iteration=first + i, rollouts=G, passed=each) for i, each in enumerate(passed))
+
+
+def test_what_is_solved_sometimes_comes_before_what_teaches_nothing() -> None:
+    problems = tiny.problems(3)
+    known = [
+        TriedProblem(problem=problem, tries=tried(*passed))
+        for problem, passed in zip(problems, [(8, 8), (4, 3), (0, 0)], strict=True)
+    ]
+    orders = [most_useful_first(problems, known, seed, 3) for seed in range(20)]
+    assert {order[0].id for order in orders} == {problems[1].id}
+
+
+def test_the_order_is_the_same_for_the_same_seed_and_iteration_and_another_for_others() -> None:
+    problems = tiny.problems(12)
+    first = most_useful_first(problems, [], 0, 1)
+    assert sorted(p.id for p in first) == sorted(p.id for p in problems)
+    assert most_useful_first(list(reversed(problems)), [], 0, 1) == first
+    assert most_useful_first(problems, [], 0, 2) != first != most_useful_first(problems, [], 1, 1)
+
+
+def test_a_problem_that_is_in_no_bank_is_asked_again() -> None:
+    bank, invented = tiny.problems(1), tiny.problems(2)[1]
+    assert invented in most_useful_first(bank, [TriedProblem(problem=invented, tries=tried(4))], 0, 2)
+
+
+def test_groups_without_signal_let_a_problem_rest_each_time_about_twice_as_long() -> None:
+    def rest(*passed: int) -> int:
+        return rests_for(tried(*passed), len(passed) + 1)
+
+    assert [rest(8), rest(8, 8), rest(0, 8, 0), rest(*[0] * 9)] == [1, 3, 7, 31]
+    assert rest() == rest(4) == rest(0, 0, 1) == 0
+    assert rests_for(tried(0), 3) == 0  # the one iteration is over
+
+
+def test_what_could_not_be_judged_is_no_try() -> None:
+    unjudged = Try(iteration=2, rollouts=0, passed=0)
+    assert rests_for((*tried(4), unjudged), 3) == 0
+    assert belief((unjudged,), 0.5, 3) == (1.0, 1.0)
+
+
+def test_old_answers_count_less_and_nothing_known_is_what_its_like_are() -> None:
+    assert belief((), 0.25, 9) == (0.5, 1.5)
+    assert belief(tried(6), 0.5, 2) == (7.0, 3.0)  # of the iteration before: in full
+    right, wrong = belief(tried(6), 0.5, 12)
+    assert 1 < right < 2 > wrong > 1
+
+
+def test_the_unknown_waits_where_its_like_were_never_solved() -> None:
+    hard = [problem.model_copy(update={"difficulty": "middling"}) for problem in tiny.problems(8)]
+    easy = [problem.model_copy(update={"difficulty": "starter"}) for problem in tiny.problems(8, 8)]
+    known = [TriedProblem(problem=problem, tries=tried(0)) for problem in hard[:4]]
+    known += [TriedProblem(problem=problem, tries=tried(3)) for problem in easy[:4]]
+    unknown = {problem.id for problem in hard[4:]}
+    ranks = [
+        rank
+        for seed in range(20)
+        for rank, problem in enumerate(most_useful_first([*hard, *easy], known, seed, 2))
+        if problem.id in unknown
+    ]
+    assert sum(ranks) / len(ranks) > 8
+
+
+@given(st.lists(st.tuples(st.integers(0, G), st.booleans()), max_size=12), st.integers(0, 40))
+def test_no_problem_rests_for_ever(history: list[tuple[int, bool]], later: int) -> None:
+    tries = tuple(Try(iteration=i + 1, rollouts=G * asked, passed=n * asked) for i, (n, asked) in enumerate(history))
+    rest = rests_for(tries, len(tries) + 1 + later)
+    assert 0 <= rest <= 31
+    assert rests_for(tries, len(tries) + 1 + later + rest) == 0
+
+
+def useful_share(chosen_by: str, seed: int, iterations: int = 12, wanted: int = 24) -> float:
+    """Share of useful groups after the first iterations with a policy whose pass rates are known and stay."""
+    draw = random.Random(seed)
+    problems = tiny.problems(100)
+    rates = {problem.id: draw.choice([0.0, 0.0, 0.01, 0.05, 0.3, 0.6, 0.95, 1.0]) for problem in problems}
+    tries: dict[str, list[Try]] = {}
+    useful = 0
+    for iteration in range(1, iterations + 1):
+        known = [TriedProblem(problem=p, tries=tuple(tries[p.id])) for p in problems if p.id in tries]
+        order: list[Problem] = (
+            most_useful_first(problems, known, seed, iteration)
+            if chosen_by == "useful"
+            else bank_order(problems, seed, iteration, wanted)
+        )
+        for problem in order[:wanted]:
+            passed = sum(draw.random() < rates[problem.id] for _ in range(G))
+            tries.setdefault(problem.id, []).append(Try(iteration=iteration, rollouts=G, passed=passed))
+            useful += 0 < passed < G and iteration > 4
+    return useful / (wanted * (iterations - 4))
+
+
+def test_more_groups_are_useful_than_with_a_walk_through_the_bank() -> None:
+    for seed in range(3):
+        assert useful_share("useful", seed) > 1.4 * useful_share("uniform", seed)
