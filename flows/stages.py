@@ -10,7 +10,7 @@ from flows.runners import VerifyRunner, verify_runner
 from rlm_core.approval import approved
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
-from rlm_core.rollout import announce_shards
+from rlm_core.rounds import Rounds, Shard
 from rlm_core.sources import source_state
 from rlm_core.verifiers.function import sources
 from tasks.evaluate import evaluate
@@ -67,21 +67,20 @@ class Stages:
             verify=self._config.verify,
             project_seed=self._config.seed,
             iteration=self._it.number,
+            reserve=int(self._config.rollout.resample_budget * self._config.generate.problems),
         )
 
     def rollout_and_verify(self, problems: Result) -> tuple[list[Result], list[Result]]:
-        """Fan out over shards. A shard is verified as soon as its rollouts are there."""
-        count = int(str(results_of(problems, self._it.directory).figures["problems"]))
-        counts = announce_shards(count, self._config.rollout)
+        """Fan out over shards; a shard is verified as soon as its rollouts are there. Useless groups are replaced."""
         with verify_runner(self._config) as runner:
             return FanOut(
-                sample=lambda shard: self._rollout(problems, shard, f"{shard + 1}/{len(counts)}"),
-                judge=lambda shard, rollouts: self._verify(problems, f"{shard + 1}/{len(counts)}", rollouts, runner),
+                sample=lambda shard: self._rollout(problems, shard),
+                judge=lambda shard, rollouts: self._verify(problems, shard, rollouts, runner),
                 runner=runner,
-            ).run(counts)
+            ).run(Rounds.of(results_of(problems, self._it.directory), self._config.rollout), self._config.rollout)
 
-    def _rollout(self, problems: Result, shard: int, of: str) -> PrefectFuture[Result]:
-        return self._task(rollout, f"rollout shard {of}").submit(
+    def _rollout(self, problems: Result, shard: Shard) -> PrefectFuture[Result]:
+        return self._task(rollout, f"rollout {shard.shown}").submit(
             **self._common(self._config.prefect.rollout_timeout_s),
             learner=self._it.learner,
             problems=problems,
@@ -90,11 +89,12 @@ class Stages:
             seed=self._it.stage_seed("rollout"),
         )
 
-    def _verify(self, problems: Result, of: str, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
+    def _verify(self, problems: Result, shard: Shard, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
         return runner.submit(
-            self._task(verify, f"verify shard {of}"),
+            self._task(verify, f"verify {shard.shown}"),
             **self._common(self._config.prefect.verify_timeout_s, judges=True),
             problems=problems,
+            source=shard.source,
             rollouts=rollouts,
             section=runner.section,
         )

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from rlm_core.conclude import PAGE
 from rlm_core.ledger import Ledger
-from rlm_core.phrases import counted, megabytes, scores
+from rlm_core.phrases import counted, megabytes, scores, useful_groups
 from rlm_core.project import Project
 from rlm_core.prune import size_of
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
@@ -38,7 +38,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
         ),
         "trained": (
             f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
-            f"from {summary.useful_groups} useful groups "
+            f"from {useful_groups(summary)} "
             + (f"and on {summary.rehearsed} earlier answers " if summary.rehearsed else "")
             + f"in {summary.train_s:.0f} s"
         ),

@@ -18,9 +18,9 @@ from rlm_core.gate_page import SuiteShown, page
 from rlm_core.iteration import DECISION, Iteration
 from rlm_core.ledger import open_ledger
 from rlm_core.ledger_backup import back_up
-from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import ExamReport, GateDecision, Record, Rejection, Rollout, StageResult, Verdict
+from rlm_core.rounds import asked_problems
 from rlm_core.sources import read_problems
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 from rlm_core.train import TrainReport
@@ -109,8 +109,8 @@ def finish(
         made: results of generate, mutate and filter, the last one holding the iteration's problems.
     """
     directory = Path(iteration.directory)
-    problems = list(read_jsonl(Path(made[-1].files["problems"].path), Problem))
     sampled = list(_all(rollouts, "rollouts", Rollout))
+    problems = asked_problems(directory, sampled)
     judged = list(_all(verdicts, "verdicts", Verdict))
     summary = summarise(
         iteration.number,
@@ -124,7 +124,9 @@ def finish(
         time.monotonic() - iteration.started,
         _stage_seconds(made, rollouts, verdicts, trained, exams),
         Claims.from_figures(made[-1].figures),
+        len(problems) - int(str(made[-1].figures["problems"])),
     )
+    _remove_other_shards(directory, rollouts, verdicts)
     write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
     write_record(directory / "summary.json", summary)
     write_record(directory / DECISION, decision)
@@ -160,6 +162,15 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: E
         lineage,
         iteration.stage_seed("gate"),
     )
+
+
+def _remove_other_shards(directory: Path, rollouts: Sequence[StageResult], verdicts: Sequence[StageResult]) -> None:
+    """Delete what a try with other settings left: who reads the directory later would take it for a part of this."""
+    for name, results in (("rollouts", rollouts), ("verdicts", verdicts)):
+        own = {Path(result.files[name].path).name for result in results}
+        for path in (directory / name).glob("*.jsonl"):
+            if path.name not in own:
+                path.unlink()
 
 
 def _stage_seconds(

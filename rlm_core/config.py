@@ -162,6 +162,9 @@ class RolloutSection(Section):
     """Problems per shard; a shard is the unit of retry, of caching and of progress."""
     batch_size: Positive = 64
     """Sequences decoded at once."""
+    resample_budget: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """How many further problems may be asked where groups had nothing to teach, as a share of `generate.problems`; they
+    come from the bank and from earlier problems. 0 is off."""
     stop_after_code: bool = True
     """End an answer when it holds a whole block of code, in training and in exams: what follows is never looked at, and
     small models talk on. Off, they can learn to stop."""

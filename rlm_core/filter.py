@@ -7,7 +7,7 @@ from rlm_core.choice import most_useful_first
 from rlm_core.claims import Claims, with_reference_values
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.errors import InfrastructureFault
-from rlm_core.files import read_jsonl
+from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.generate import SHOWN_CHARS, written
 from rlm_core.known import KnownProblems, repeats
 from rlm_core.ledger import open_ledger
@@ -15,6 +15,7 @@ from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.proof import Prover, open_prover
 from rlm_core.records import FileRef, Refusal, Rejection, StageResult
+from rlm_core.rounds import RESERVE
 from rlm_core.rules import broken_rule
 from rlm_core.sandbox import Sandbox
 from rlm_core.sources import read_problems
@@ -34,11 +35,13 @@ def run(
     verify: VerifySection,
     project_seed: int,
     iteration: int,
+    reserve: int = 0,
 ) -> StageResult:
     """The filter stage: proposals and mutants in, `directory/problems.jsonl` out, filled up from the bank.
 
     Args:
         suites: name of each exam suite by its group, `benchmark` and `holdout`.
+        reserve: how many problems that come next are written to `directory/reserve.jsonl`.
     """
     offered = [problem for file in proposals for problem in read_jsonl(Path(file.path), Problem)]
     bank = bank_order(read_problems(generate.bank), project_seed, iteration, generate.problems)
@@ -49,13 +52,16 @@ def run(
             bank = most_useful_first(bank, ledger.tried_problems(before=iteration), project_seed, iteration)
     with open_prover(verify) as prover:
         answered = [with_reference_values(proposal, prover.sandbox) for proposal in offered]
-        problems, rejections = filter_proposals(
-            answered, bank, generate.problems, KnownProblems(groups), section, prover
-        )
-    with open_bench(verify, problems) as bench:
-        problems = prepare(problems, bench, trivial=verify.partial_credit > 0)
+        known = KnownProblems(groups)
+        problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
+        left = [problem for problem in bank if problem.id not in {each.id for each in problems}]
+        spare, _ = filter_proposals([], left, reserve, known, section, prover)
+    with open_bench(verify, [*problems, *spare]) as bench:
+        problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))
     made = written(directory, "problems", problems, rejections)
-    return made.model_copy(update={"figures": made.figures | Claims.of(offered, answered).figures})
+    files = {"reserve": FileRef.of(write_jsonl(directory / RESERVE, spare))}
+    figures = {"reserve": len(spare), **Claims.of(offered, answered).figures}
+    return made.model_copy(update={"files": made.files | files, "figures": made.figures | figures})
 
 
 def filter_proposals(

@@ -8,10 +8,11 @@ from rlm_core.files import read_jsonl, read_record, read_shards
 from rlm_core.gate_page import heading
 from rlm_core.iteration import DECISION
 from rlm_core.markdown import code, fenced, side_by_side, table, wrapped
-from rlm_core.phrases import counted
+from rlm_core.phrases import counted, useful_groups
 from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
+from rlm_core.rounds import asked_problems
 from rlm_core.summary import Summary, claims
 from rlm_core.suspects import suspects, why
 
@@ -43,11 +44,12 @@ def read_ended(project: Project, number: int) -> Ended:
         StageFailed: a file is missing or damaged; shards that are not there at all are not missed.
     """
     run = project.run(number)
+    rollouts = read_shards(run / "rollouts", Rollout)
     return Ended(
         summary=read_record(run / "summary.json", Summary),
         decision=read_record(run / DECISION, GateDecision),
-        problems=list(read_jsonl(run / "problems.jsonl", Problem)),
-        rollouts=read_shards(run / "rollouts", Rollout),
+        problems=asked_problems(run, rollouts),
+        rollouts=rollouts,
         verdicts=read_shards(run / "verdicts", Verdict),
         proposed={
             stage: (_rows(run / f"{name}.jsonl"), _rows(run / f"{name}.rejections.jsonl"))
@@ -96,8 +98,8 @@ def _stages(ended: Ended) -> str:
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
         f"{summary.verify_latency.p50 * 1e3:.0f} ms each in {summary.sandbox}, {summary.infrastructure_faults} faults",
-        "train": f"{summary.trained_steps} steps on {summary.trained_tokens} tokens from {summary.useful_groups} "
-        f"useful groups, {summary.rehearsed} rehearsed",
+        "train": f"{summary.trained_steps} steps on {summary.trained_tokens} tokens from {useful_groups(summary)}, "
+        f"{summary.rehearsed} rehearsed",
         "evaluate": ", ".join(exams) or "no candidate to examine",
     }
     rows = [

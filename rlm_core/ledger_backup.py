@@ -10,12 +10,12 @@ from rlm_core.adapters import read_adapter
 from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config, load_config
 from rlm_core.errors import LedgerError, RlmError
-from rlm_core.files import read_jsonl, read_record, read_shards, write_atomic
+from rlm_core.files import read_record, read_shards, write_atomic
 from rlm_core.iteration import DECISION
 from rlm_core.ledger import WAY_OUT, Base, Ledger, open_ledger
-from rlm_core.problems import Problem
 from rlm_core.project import Project
 from rlm_core.records import AdapterRef, GateDecision, Rollout, Verdict
+from rlm_core.rounds import asked_problems
 from rlm_core.summary import Summary, outcomes
 
 
@@ -99,12 +99,13 @@ def _replay(ledger: Ledger, run: Path, adapters: dict[str, AdapterRef]) -> None:
     if decision.candidate is not None:
         sha256 = decision.candidate.sha256
         adapters[sha256] = AdapterRef(path=str(run / "adapter"), sha256=sha256)
+    rollouts = read_shards(run / "rollouts", Rollout)
     ledger.commit(
         _with_adapters(decision, adapters),
         config.gate.ema_weight,
         outcomes(
-            list(read_jsonl(run / "problems.jsonl", Problem)),
-            read_shards(run / "rollouts", Rollout),
+            asked_problems(run, rollouts),
+            rollouts,
             read_shards(run / "verdicts", Verdict),
         ),
         read_record(run / "summary.json", Summary).model_dump(mode="json"),

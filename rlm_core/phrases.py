@@ -3,12 +3,20 @@
 from collections.abc import Mapping
 
 from rlm_core.records import SuiteComparison
+from rlm_core.summary import Summary
 
 
 def counted(counts: Mapping[str, int]) -> str:
     """`7 (1 min_cases, 6 well_formed)`"""
     parts = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     return f"{sum(counts.values())} ({parts})" if counts else "0"
+
+
+def useful_groups(summary: Summary) -> str:
+    """`26 useful groups of 48 (3 of these in the place of others)`"""
+    instead = f" ({summary.replacements} of these in the place of others)" if summary.replacements else ""
+    of = f" of {summary.groups}" if summary.groups else ""  # older summaries do not know
+    return f"{summary.useful_groups} useful groups{of}{instead}"
 
 
 def scores(comparison: SuiteComparison | None) -> str:

@@ -18,19 +18,24 @@ from rlm_core.policy import Policy, device_policy, load_language
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
 from rlm_core.remote import answers_from_servers
+from rlm_core.rounds import Shard
 from rlm_core.seeds import derive_seed
 
 _log = logging.getLogger(__name__)
 
 
 def run(
-    directory: Path, learner: PolicyRef, problems: FileRef, shard: int, section: RolloutSection, seed: int
+    directory: Path, learner: PolicyRef, problems: FileRef, shard: Shard, section: RolloutSection, seed: int
 ) -> StageResult:
-    """The rollout stage for one shard: sample answers to its problems into `directory/rollouts/`."""
+    """The rollout stage for one shard: sample answers to its problems into `directory/rollouts/`.
+
+    Args:
+        problems: the file that the shard is of.
+    """
     every = list(read_jsonl(Path(problems.path), Problem))
-    mine = every[shard * section.shard_problems : (shard + 1) * section.shard_problems]
-    rollouts, seconds = _sampled(learner, mine, section, seed, part=f"{shard:03d}")
-    path = write_jsonl(directory / "rollouts" / f"{shard:03d}.jsonl", rollouts)
+    mine = every[shard.first : shard.first + shard.problems]
+    rollouts, seconds = _sampled(learner, mine, section, seed, part=shard.name)
+    path = write_jsonl(directory / "rollouts" / f"{shard.name}.jsonl", rollouts)
     return StageResult(
         files={"rollouts": FileRef.of(path)},
         figures={
@@ -79,21 +84,6 @@ def _sampled_by_servers(
             ProgressMeter("rollout", len(problems) * section.group_size, part),
         )
         return rollouts, time.monotonic() - started
-
-
-def rollouts_per_shard(problems: int, section: RolloutSection) -> list[int]:
-    """How many rollouts each shard has, when so many problems are cut into shards."""
-    size = section.shard_problems
-    return [min(size, problems - first) * section.group_size for first in range(0, problems, size)]
-
-
-def announce_shards(problems: int, section: RolloutSection) -> list[int]:
-    """Report the work that is to come, so that a watcher knows the whole of it; the rollouts of each shard."""
-    counts = rollouts_per_shard(problems, section)
-    for shard, count in enumerate(counts):
-        for stage in ("rollout", "verify"):
-            progress.report(stage, 0, count, part=f"{shard:03d}")
-    return counts
 
 
 def sample_rollouts(

@@ -64,7 +64,11 @@ class Summary(Record):
     trained_tokens: int
     rehearsed: int = 0
     """Answers of earlier iterations that were trained on too."""
+    groups: int = 0
     useful_groups: int
+    """Those that have something to teach, as their answers were not all paid the same."""
+    replacements: int = 0
+    """Groups of further problems, asked because others had nothing to teach."""
     train_s: float
     duration_s: float
     stage_seconds: dict[str, float] = Field(default_factory=dict)
@@ -84,6 +88,7 @@ def summarise(
     duration_s: float,
     stage_seconds: Mapping[str, float],
     claimed: Claims,
+    replacements: int = 0,
 ) -> Summary:
     """The figures of a whole iteration."""
     judged = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
@@ -109,7 +114,9 @@ def summarise(
         trained_steps=trained.steps,
         trained_tokens=trained.tokens,
         rehearsed=trained.rehearsed,
+        groups=trained.groups,
         useful_groups=trained.useful_groups,
+        replacements=replacements,
         train_s=trained.duration_s,
         duration_s=duration_s,
         stage_seconds=dict(stage_seconds),

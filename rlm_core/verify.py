@@ -42,10 +42,20 @@ def run(directory: Path, problems: FileRef, rollouts: FileRef, section: VerifySe
             "passed": sum(verdict.passed for verdict in verdicts),
             "infrastructure_faults": sum(verdict.status == "infrastructure" for verdict in verdicts),
             "reward": sum(verdict.reward for verdict in verdicts),
+            "useful_groups": useful_groups(verdicts),
             "latency_s": [verdict.latency_s for verdict in verdicts],
             "sandbox": sandbox_used(verdicts),
         },
     )
+
+
+def useful_groups(verdicts: Sequence[Verdict]) -> int:
+    """Problems whose answers were not all paid the same, so that there is something to learn from them."""
+    rewards: dict[str, set[float]] = {}
+    for verdict in verdicts:
+        if verdict.status != "infrastructure":
+            rewards.setdefault(verdict.problem_id, set()).add(verdict.reward)
+    return sum(len(different) > 1 for different in rewards.values())
 
 
 def sandbox_used(verdicts: Sequence[Verdict]) -> str:

@@ -24,6 +24,9 @@ def filter_problems(
     verify: VerifySection,
     project_seed: int,
     iteration: int,
+    reserve: int,
 ) -> StageResult:
     offered = [results_of(made, directory).files["problems"] for made in proposals]
-    return core.run(Path(directory), Path(project), offered, generate, suites, section, verify, project_seed, iteration)
+    return core.run(
+        Path(directory), Path(project), offered, generate, suites, section, verify, project_seed, iteration, reserve
+    )

@@ -5,15 +5,18 @@ from pathlib import Path
 from rlm_core import rollout as core
 from rlm_core.config import RolloutSection
 from rlm_core.records import PolicyRef, StageResult
+from rlm_core.rounds import Shard
 from tasks.stage import results_of, stage_task
 
 
 @stage_task(
-    version=1,
+    version=2,
     description="The policy answers one shard of problems, G times each.",
     reads=["rollout"],
-    # Which servers they are and how they are reached changes nothing about what the policy answers.
+    # How many further shards there may be, which servers there are and how they are reached changes nothing about
+    # what the policy answers.
     ignores=[
+        "rollout.resample_budget",
         "rollout.servers",
         "rollout.server_kind",
         "rollout.trust_servers",
@@ -23,7 +26,7 @@ from tasks.stage import results_of, stage_task
     ],
 )
 def rollout(
-    directory: str, learner: PolicyRef, problems: dict, shard: int, section: RolloutSection, seed: int
+    directory: str, learner: PolicyRef, problems: dict, shard: Shard, section: RolloutSection, seed: int
 ) -> StageResult:
-    asked = results_of(problems, directory).files["problems"]
+    asked = results_of(problems, directory).files[shard.source]
     return core.run(Path(directory), learner, asked, shard, section, seed)

@@ -9,12 +9,12 @@ from tasks.stage import results_of, stage_task
 
 
 @stage_task(
-    version=1,
+    version=2,
     description="A shard's answers run against their cases in a sandbox.",
     reads=["verify"],
     ignores=["verify.workers", "verify.max_failed_share"],
 )
-def verify(directory: str, problems: dict, rollouts: dict, section: VerifySection) -> StageResult:
-    asked = results_of(problems, directory).files["problems"]
+def verify(directory: str, problems: dict, source: str, rollouts: dict, section: VerifySection) -> StageResult:
+    asked = results_of(problems, directory).files[source]
     answers = results_of(rollouts, directory).files["rollouts"]
     return core.run(Path(directory), asked, answers, section)

@@ -456,7 +456,7 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         iteration=1,
     )
     assert result.damage() is None
-    assert result.figures == {"problems": 6, "rejections": 2, "claims_checked": 5, "claims_wrong": 4}
+    assert result.figures == {"problems": 6, "rejections": 2, "reserve": 0, "claims_checked": 5, "claims_wrong": 4}
     problems = list(read_jsonl(tmp_path / "run" / "problems.jsonl", Problem))
     assert [problem.prompt for problem in problems[:2]] == [GOOD.prompt, OTHER_PROMPT]
     assert problems[0].cases == GOOD.cases

@@ -16,6 +16,7 @@ from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
+from rlm_core.rounds import Shard
 from rlm_core.sources.suite import Suite
 from rlm_core.summary import outcomes, problem_metrics
 from rlm_core.verifiers.trivial import best_trivial_share
@@ -102,7 +103,8 @@ def test_answers_are_ended_after_their_code_request_by_request(policy: Policy, m
 def test_a_mixed_bank_goes_from_rollout_to_rewards(tiny_model: Path, tmp_path: Path) -> None:
     problems = FileRef.of(write_jsonl(tmp_path / "problems.jsonl", MIXED))
     incumbent = PolicyRef(base=str(tiny_model), fingerprint="f")
-    sampled = rollout.run(tmp_path, incumbent, problems, 0, ROLLOUT, seed=3).files["rollouts"]
+    shard = Shard(number=0, source="problems", first=0, problems=len(MIXED), of=1)
+    sampled = rollout.run(tmp_path, incumbent, problems, shard, ROLLOUT, seed=3).files["rollouts"]
     judged = verify.run(tmp_path, problems, sampled, VERIFY)
     rollouts = list(read_jsonl(Path(sampled.path), Rollout))
     verdicts = list(read_jsonl(Path(judged.files["verdicts"].path), Verdict))

@@ -226,7 +226,19 @@ def test_the_stage_writes_verdicts_beside_their_rollouts_and_sums_them_up(tmp_pa
     assert [verdict.reward for verdict in written] == [1.0, 0.25, 0.0]
     figures = {name: result.figures[name] for name in ("verdicts", "passed", "infrastructure_faults", "reward")}
     assert figures == {"verdicts": 3, "passed": 1, "infrastructure_faults": 0, "reward": 1.25}
+    assert result.figures["useful_groups"] == 1
     assert result.figures["sandbox"] == written[0].sandbox != "none"
+
+
+def test_a_group_is_useful_when_its_answers_are_not_all_paid_the_same() -> None:
+    groups = {"mixed": (0, 1), "partly": (0.25, 0.5), "solved": (1, 1), "unsolved": (0, 0)}
+    verdicts = [
+        verdict(0, 0).model_copy(update={"problem_id": name, "reward": float(reward)})
+        for name, rewards in groups.items()
+        for reward in rewards
+    ]
+    lost = verdict(0, 0, "infrastructure").model_copy(update={"problem_id": "solved"})
+    assert verify.useful_groups([*verdicts, lost]) == 2
 
 
 def test_few_faults_are_borne_and_more_stop_the_iteration() -> None:

@@ -36,6 +36,7 @@ FILES = {
     "problems.rejections.jsonl",
     "proposals.jsonl",
     "proposals.rejections.jsonl",
+    "reserve.jsonl",
     "summary.json",
     "train.json",
 }
@@ -125,6 +126,38 @@ def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_s
     assert "3 unusable" in page
     assert "| generate | well_formed | 3 |" in page
     assert "| mutate | well_formed | 2 |" in page
+
+
+def test_useless_groups_are_replaced_up_to_the_budget_and_not_again_when_it_is_continued(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The reserve's problems are answered, judged, trained on and counted like the iteration's own."""
+    bank = tiny.write_problems(tmp_path / "many.jsonl", [tiny.problem(2, i) for i in range(12)])
+    config = make_config(
+        generate={"problems": 4, "from_model": 0, "bank": bank},
+        mutate={"parents": 0},
+        rollout={"resample_budget": 1.0, "group_size": 2},
+    )
+    monkeypatch.setattr(rlm_core.verify, "useful_groups", lambda verdicts: len({v.problem_id for v in verdicts}) // 2)
+
+    def stop_in_training(report: Progress) -> None:
+        if report.stage == "train":
+            raise Interrupted("stopped")
+
+    with pytest.raises(Interrupted), progress.listening(stop_in_training):
+        iterate(str(config))
+    run = project_of(config).run(1)
+    # Half of each shard's groups count as useful, rounded down: 2 of 4, then 1 of 2 more, then none of single ones.
+    asked = [len({row["problem_id"] for row in lines(path)}) for path in sorted((run / "rollouts").iterdir())]
+    assert asked == [2, 2, 2, 1, 1]
+    seen, listening = stage_starts()
+    with listening:
+        summary = iterate(str(config))["summary"]
+    assert not [stage for stage in seen if stage.startswith(("rollout", "verify"))]
+    assert (summary["groups"], summary["replacements"], summary["rollouts"]) == (8, 4, 16)
+    assert len(lines(run / "problem_metrics.jsonl")) == 8
+    with open_ledger(project_of(config).ledger, create=False) as ledger:
+        assert len(ledger.problems()) == 8
 
 
 def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:

@@ -21,6 +21,7 @@ from flows.stages import Stages
 from rlm_core.config import Config, Section
 from rlm_core.iteration import Iteration
 from rlm_core.records import FileRef, PolicyRef, StageResult
+from rlm_core.rounds import Shard
 from tests.conftest import MakeConfig
 
 STAGES = {
@@ -62,6 +63,7 @@ READERS = {
     "rollout.top_k": "rollout",
     "rollout.shard_problems": "rollout",
     "rollout.batch_size": "rollout evaluate",
+    "rollout.resample_budget": "filter",
     "rollout.stop_after_code": "rollout evaluate",
     "rollout.prompt_suffix": "rollout train evaluate",
     "rollout.engine": "rollout",
@@ -128,6 +130,8 @@ OTHER_VALUES: dict[str, Any] = {
     "trackers": ["wandb"],
 }
 """For settings whose other value cannot be guessed. What only some methods use is tried with one that does."""
+
+SHARD = Shard(number=0, source="problems", first=0, problems=1, of=1)
 
 BESIDE: dict[str, dict[str, Any]] = {
     "train.clip_low": {"train": {"method": "grpo"}},
@@ -228,9 +232,9 @@ def result_names(config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 
         stages = Stages(iteration, config)
         made = stages.generate()
         problems = stages.filter(made, stages.mutate(made))
-        rollouts = stages._rollout(problems, 0, "1/1")
+        rollouts = stages._rollout(problems, SHARD)
         runner: Any = type("Runner", (), {"section": config.verify, "submit": lambda _, task, **given: task(**given)})()
-        verdicts = stages._verify(problems, "1/1", rollouts, runner)
+        verdicts = stages._verify(problems, SHARD, rollouts, runner)
         stages.train([rollouts], [verdicts])
         trained = StageResult(files={"adapters.safetensors": FileRef(path="a/w", sha256="1")})
         stages.evaluate(trained.model_dump(mode="json"))

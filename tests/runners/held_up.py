@@ -21,8 +21,8 @@ def verify_with(event: Callable[[str, Path], None]) -> Any:
     """The verify task, but that `event` is called with the shard's name and a place for notes before it works."""
 
     @stage_task(version=1, description="A shard's answers run against their cases in a sandbox.", reads=["verify"])
-    def verify(directory: str, problems: dict, rollouts: dict, section: VerifySection) -> StageResult:
-        asked = results_of(problems, directory).files["problems"]
+    def verify(directory: str, problems: dict, source: str, rollouts: dict, section: VerifySection) -> StageResult:
+        asked = results_of(problems, directory).files[source]
         answers = results_of(rollouts, directory).files["rollouts"]
         shard = Path(answers.path).stem
         notes = Path(directory).parent / f"notes-{shard}"
