@@ -7,8 +7,11 @@ CONFIG ?= configs/quick.yaml
 ARM ?= seed-1
 # A file of exact versions with their digests: `make setup LOCK=ci.lock` installs those and no others.
 LOCK ?=
-# OpenBLAS threads and parallel tests fight over the cores: tests run in one process and leave the cores to OpenBLAS.
+# OpenBLAS threads and parallel tests fight over the cores. Tests with the real model, and those with clusters, servers
+# and workers of their own, run in one process and leave the cores to OpenBLAS; the others run in as many processes as
+# there are cores, each with one thread.
 PYTEST := $(BIN)/python -m pytest -q
+PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling learn gate-sim mutants check lock clean
@@ -32,11 +35,11 @@ doctor: setup ## what this machine has of what is needed
 	$(BIN)/rlm doctor
 
 test: setup ## the default tests and the flow tests
-	$(PYTEST)
-	$(PYTEST) tests/flow
+	$(PYTEST_PARALLEL)
+	$(PYTEST_PARALLEL) tests/flow
 
 test-flow: setup ## whole iterations under Prefect with a tiny model
-	$(PYTEST) tests/flow
+	$(PYTEST_PARALLEL) tests/flow
 
 test-docker: setup ## sandboxes in containers, with a Docker engine that the tests start; RLM_TEST_CACHE keeps its image
 	$(PYTEST) -rs tests/docker
