@@ -1,5 +1,6 @@
 """What a stranger installs: the wheel, in an environment of its own, away from this repository."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -13,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    ended = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
