@@ -48,17 +48,7 @@ def run_exam(
 
 def sit(order: Order, config: Config) -> tuple[Path, bool]:
     """Have an exam sat: its report's path, and whether it was there before."""
-    result = evaluate.run(
-        order.directory,
-        order.project,
-        order.who,
-        order.examined,
-        order.suite,
-        order.evaluate,
-        config.rollout,
-        config.verify,
-        order.seed,
-    )
+    result = evaluate.run_order(order, config)
     return Path(result.files["report"].path), bool(result.figures["reused"])
 
 

@@ -1,10 +1,11 @@
-"""The evaluate stage: one policy on one suite. The exams themselves are in exams/."""
+"""The evaluate stage: one policy on one suite, in an iteration or by itself. The exams themselves are in exams/."""
 
 import re
 from pathlib import Path
 
-from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
+from rlm_core.config import Config, EvaluateSection, RolloutSection, VerifySection
 from rlm_core.exams.key import exam_key
+from rlm_core.exams.order import Order
 from rlm_core.exams.sit import Exam, require_complete, sit_exam
 from rlm_core.files import write_jsonl, write_record
 from rlm_core.ledger import open_ledger
@@ -50,6 +51,21 @@ def run(
     path = write_record(Path(f"{stem}.json"), report)
     figures = {"who": who, "suite": suite, "reused": reused, "pass_at": report.model_dump(mode="json")["pass_at"]}
     return StageResult(files={"report": FileRef.of(path)}, figures=figures)
+
+
+def run_order(order: Order, config: Config) -> StageResult:
+    """Have an exam sat that somebody ordered; as `run`."""
+    return run(
+        order.directory,
+        order.project,
+        order.who,
+        order.examined,
+        order.suite,
+        order.evaluate,
+        config.rollout,
+        config.verify,
+        order.seed,
+    )
 
 
 def _slug(suite: str) -> str:

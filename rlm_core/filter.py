@@ -54,7 +54,8 @@ def run(
         answered = [with_reference_values(proposal, prover.sandbox) for proposal in offered]
         known = KnownProblems(groups)
         problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
-        left = [problem for problem in bank if problem.id not in {each.id for each in problems}]
+        taken = {problem.id for problem in problems}
+        left = [problem for problem in bank if problem.id not in taken]
         spare, _ = filter_proposals([], left, reserve, known, section, prover)
     with open_bench(verify, [*problems, *spare]) as bench:
         problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))

@@ -53,7 +53,7 @@ def export(config: Config, policy: str, target: Path, gguf: bool, say: Say = lam
     if gguf:
         check_gguf(who.base)
     say(f"examining the policy on {order.suite}")
-    adapted = _examine(order, config)
+    adapted = read_record(Path(evaluate.run_order(order, config).files["report"].path), ExamReport)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as directory:
@@ -63,21 +63,6 @@ def export(config: Config, policy: str, target: Path, gguf: bool, say: Say = lam
     except OSError as error:
         raise StageFailed(f"cannot write {target}: {error.strerror or error}") from error
     return exported
-
-
-def _examine(order: Order, config: Config) -> ExamReport:
-    result = evaluate.run(
-        order.directory,
-        order.project,
-        order.who,
-        order.examined,
-        order.suite,
-        order.evaluate,
-        config.rollout,
-        config.verify,
-        order.seed,
-    )
-    return read_record(Path(result.files["report"].path), ExamReport)
 
 
 def _build(
