@@ -23,11 +23,13 @@ from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.policy import load_policy
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout
+from rlm_core.rounds import Shard
 from rlm_core.serving.generator import library_arguments
 from tests import tiny
 from tests.serving.conftest import Served
 
 NOBODY = "http://127.0.0.1:9"
+EVERY = Shard(number=0, source="problems", first=0, problems=2, of=1)
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def sample(tmp_path: Path, tiny_model: Path, problems: FileRef) -> Callable[...,
     def run(adapter: AdapterRef | None, **settings: Any) -> list[Rollout]:
         learner = PolicyRef(base=str(tiny_model), fingerprint=fingerprint(tiny_model), adapter=adapter)
         section = RolloutSection.parse({"group_size": 4, "max_tokens": 12, **settings})
-        made = rollout.run(tmp_path / "run", learner, problems, 0, section, seed=3)
+        made = rollout.run(tmp_path / "run", learner, problems, EVERY, section, seed=3)
         return list(read_jsonl(Path(made.files["rollouts"].path), Rollout))
 
     return run
@@ -99,7 +101,7 @@ def test_a_server_of_another_policy_is_refused(
         learner = PolicyRef(base=served.config.model.base, fingerprint="other")
         section = RolloutSection.parse(through(running.url))
         with pytest.raises(AdapterError, match="serves another base model than"):
-            rollout.run(tmp_path, learner, problems, 0, section, 0)
+            rollout.run(tmp_path, learner, problems, EVERY, section, 0)
 
 
 def test_falling_back_is_a_setting_and_is_logged(
