@@ -29,11 +29,11 @@ from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import load_config
 from rlm_core.exams.order import order_exam
 from rlm_core.files import read_record, write_jsonl
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
 from rlm_core.records import ExamReport, SuiteComparison
 from rlm_core.sandbox import open_sandbox
 from rlm_core.sources.procedural import problems
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 from rlm_core.summary import Summary
 
 CONFIG = Path("configs/learn.yaml")

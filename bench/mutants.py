@@ -29,9 +29,9 @@ class Target:
 
 TARGETS = {
     "rlm_core/gate.py": Target(("tests/core/test_gate.py", "tests/core/test_gate_simulation.py")),
-    "rlm_core/advantages.py": Target(("tests/core/test_advantages.py",)),
-    "rlm_core/methods.py": Target(("tests/core/test_methods.py",)),
-    "rlm_core/losses.py": Target(("tests/core/test_losses.py", "tests/core/test_methods.py")),
+    "rlm_core/training/advantages.py": Target(("tests/core/test_advantages.py",)),
+    "rlm_core/training/methods.py": Target(("tests/core/test_methods.py",)),
+    "rlm_core/training/losses.py": Target(("tests/core/test_losses.py", "tests/core/test_methods.py")),
     "rlm_core/filter.py": Target(("tests/core/test_filter.py",)),
     "rlm_core/verifiers/values.py": Target(("tests/core/sandbox/test_sandbox_values.py",)),
 }

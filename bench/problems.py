@@ -13,15 +13,15 @@ from collections import Counter
 
 from figures import Figure, finish, print_machine
 
-from rlm_core.claims import with_reference_values
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import filter_proposals
-from rlm_core.known import KnownProblems
 from rlm_core.problems import Problem
-from rlm_core.proof import open_prover
-from rlm_core.rewrites import rewritten
+from rlm_core.proposals.claims import with_reference_values
+from rlm_core.proposals.known import KnownProblems
+from rlm_core.proposals.proof import open_prover
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
+from rlm_core.sources.rewrites import rewritten
 
 DIFFICULTIES = {1: 1.0, 2: 1.0, 3: 1.0}
 MUTANTS = 0.1

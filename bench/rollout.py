@@ -23,9 +23,9 @@ from mlx_lm.sample_utils import make_sampler
 
 from rlm_core.answers import problem_prompt
 from rlm_core.config import DEFAULT_MODEL, RolloutSection
-from rlm_core.decoding import Decoder, Request
-from rlm_core.draws import Sampling
-from rlm_core.policy import Policy, load_policy
+from rlm_core.model.decoding import Decoder, Request
+from rlm_core.model.draws import Sampling
+from rlm_core.model.policy import Policy, load_policy
 from rlm_core.sources import read_problems
 
 PROBLEMS, GROUP, TOKENS = 8, 8, 48

@@ -16,16 +16,16 @@ from pathlib import Path
 
 from figures import Figure, finish, print_machine
 
-from rlm_core.base_model import base_path
 from rlm_core.choice import most_useful_first
 from rlm_core.config import DEFAULT_MODEL, RolloutSection, VerifySection
-from rlm_core.ledger import TriedProblem, Try
-from rlm_core.policy import Policy, device_policy
+from rlm_core.model.base_model import base_path
+from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Problem
 from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
+from rlm_core.state.ledger import TriedProblem, Try
 from rlm_core.verify import judge_rollouts
 
 GROUPS = Path("project/sampling/groups.jsonl")

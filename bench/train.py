@@ -40,8 +40,8 @@ def policy_and_sequences(our_layers: bool = False) -> tuple[Any, list[int], list
     """
     import numpy as np
 
-    from rlm_core import policy as policies
     from rlm_core.config import DEFAULT_MODEL, TrainSection
+    from rlm_core.model import policy as policies
 
     if not our_layers:
         policies.use_fast_swiglu = policies.use_shared_attention = lambda _model: 0
@@ -56,10 +56,10 @@ def policy_and_sequences(our_layers: bool = False) -> tuple[Any, list[int], list
 def step_of_this_project() -> Callable[[], None]:
     import mlx.core as mx
 
-    from rlm_core.batches import Experience, Sample, minibatches
     from rlm_core.config import TrainSection
     from rlm_core.records import Rollout, Verdict
-    from rlm_core.trainer import Trainer
+    from rlm_core.training.batches import Experience, Sample, minibatches
+    from rlm_core.training.trainer import Trainer
 
     policy, prompt, answers, advantages = policy_and_sequences(our_layers=True)
     section = TrainSection(minibatch=GROUPS * GROUP, micro_batch=GROUP)

@@ -13,9 +13,9 @@ from prefect.runtime import flow_run
 from prefect.states import Crashed
 
 from rlm_core.config import Config
-from rlm_core.lock import Holder
 from rlm_core.progress import report
-from rlm_core.project import Project
+from rlm_core.state.lock import Holder
+from rlm_core.state.project import Project
 
 
 @contextmanager

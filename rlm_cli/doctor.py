@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from rlm_cli.selftest import try_sandbox
-from rlm_core import blas
 from rlm_core.config import DEFAULT_MODEL
-from rlm_core.default_model import is_whole
+from rlm_core.cpu import blas
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.ledger_backup import rebuild
-from rlm_core.project import Project
+from rlm_core.model.default_model import is_whole
 from rlm_core.sandbox import AUTOMATIC, available
+from rlm_core.state.ledger_backup import rebuild
+from rlm_core.state.project import Project
 
 _SLOW_GFLOPS = 20.0
 """Below this, the default model takes hours for what should take minutes."""

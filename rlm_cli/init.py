@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rlm_core.mlxsmith.convert import REPORT_NAME, Fate, migrate
-from rlm_core.new_project import CONFIG_NAME, make_project, starter_files
+from rlm_core.starter.new_project import CONFIG_NAME, make_project, starter_files
 
 _console = Console(highlight=False, markup=False)
 

@@ -23,10 +23,10 @@ from rlm_cli.serve import serve_project
 from rlm_cli.up import bring_up
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
-from rlm_core.ledger import open_ledger
-from rlm_core.new_project import CONFIG_NAME
 from rlm_core.problems import Mode
-from rlm_core.project import Project
+from rlm_core.starter.new_project import CONFIG_NAME
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 
 DEFAULT_CONFIG = CONFIG_NAME if Path(CONFIG_NAME).is_file() else "configs/quick.yaml"
 """In a directory that `rlm init` made its config, in a checkout of this repository the one for a first try."""

@@ -3,11 +3,11 @@
 from rich.console import Console
 from rich.table import Table
 
-from rlm_core.ledger import open_ledger
-from rlm_core.ledger_backup import back_up
 from rlm_core.phrases import megabytes
-from rlm_core.project import Project
-from rlm_core.prune import removable, remove
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.ledger_backup import back_up
+from rlm_core.state.project import Project
+from rlm_core.state.prune import removable, remove
 
 
 def prune_project(project: Project, keep: int, yes: bool) -> None:

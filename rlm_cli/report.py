@@ -7,10 +7,10 @@ from rich.markdown import Markdown
 
 from rlm_core.errors import UsageError
 from rlm_core.files import write_text
-from rlm_core.html_report import html_report, iteration_texts
-from rlm_core.learning_page import learning_page
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
+from rlm_core.pages.html_report import html_report, iteration_texts
+from rlm_core.pages.learning_page import learning_page
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 
 _FILE = "report.html"
 

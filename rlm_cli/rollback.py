@@ -2,10 +2,10 @@
 
 from rich.console import Console
 
-from rlm_core.adapters import check_adapter
-from rlm_core.ledger import open_ledger
-from rlm_core.ledger_backup import back_up
-from rlm_core.project import Project
+from rlm_core.model.adapters import check_adapter
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.ledger_backup import back_up
+from rlm_core.state.project import Project
 
 
 def roll_back(project: Project, base: str, iteration: int) -> None:

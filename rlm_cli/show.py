@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from rlm_core.conclude import PAGE
-from rlm_core.ledger import Ledger
 from rlm_core.phrases import counted, megabytes, scores, useful_groups
-from rlm_core.project import Project
-from rlm_core.prune import size_of
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
+from rlm_core.state.ledger import Ledger
+from rlm_core.state.project import Project
+from rlm_core.state.prune import size_of
 from rlm_core.summary import Summary, claims
 
 _console = Console(highlight=False)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rlm_cli.guard import Guard
 from rlm_cli.server import is_ready, local_environment, wait_until_ready
 from rlm_core.errors import InfrastructureFault, UsageError, one_line
-from rlm_core.lock import locked
+from rlm_core.state.lock import locked
 
 DEPLOYMENTS = "prefect.yaml"
 POOL = "rlm"

@@ -4,7 +4,7 @@ OpenBLAS has to be in the process before MLX is, so it is loaded here, before an
 the allocator is told what it needs to know likewise.
 """
 
-from rlm_core import allocator, blas
+from rlm_core.cpu import allocator, blas
 
 allocator.keep_freed_memory()
 blas.load()

@@ -25,9 +25,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rlm_core.ledger import TriedProblem, Try
 from rlm_core.problems import Problem
 from rlm_core.seeds import derive_seed
+from rlm_core.state.ledger import TriedProblem, Try
 
 _PRIOR = 2.0
 """Answers that what is known of a problem's like is worth."""

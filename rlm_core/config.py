@@ -25,10 +25,10 @@ from pydantic import (
 
 from rlm_core.errors import ConfigError, one_line
 from rlm_core.files import read_given_text
-from rlm_core.methods import METHODS, Method, MethodName
 from rlm_core.records import Share
 from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
+from rlm_core.training.methods import METHODS, Method, MethodName
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]

@@ -8,10 +8,10 @@ from rlm_core.exams.key import exam_key
 from rlm_core.exams.order import Order
 from rlm_core.exams.sit import Exam, require_complete, sit_exam
 from rlm_core.files import write_jsonl, write_record
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
 from rlm_core.records import Examinee, FileRef, StageResult
 from rlm_core.sources import read_suite
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 
 
 def run(

@@ -4,23 +4,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlm_core.choice import most_useful_first
-from rlm_core.claims import Claims, with_reference_values
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.generate import SHOWN_CHARS, written
-from rlm_core.known import KnownProblems, repeats
-from rlm_core.ledger import open_ledger
 from rlm_core.problems import Problem
-from rlm_core.project import Project
-from rlm_core.proof import Prover, open_prover
+from rlm_core.proposals.claims import Claims, with_reference_values
+from rlm_core.proposals.known import KnownProblems, repeats
+from rlm_core.proposals.proof import Prover, open_prover
+from rlm_core.proposals.rules import broken_rule
+from rlm_core.proposals.twins import twin
 from rlm_core.records import FileRef, Refusal, Rejection, StageResult
 from rlm_core.rounds import RESERVE
-from rlm_core.rules import broken_rule
 from rlm_core.sandbox import Sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
-from rlm_core.twins import twin
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 from rlm_core.verifiers import prepare
 from rlm_core.verify import open_bench
 

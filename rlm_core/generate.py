@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from rlm_core.config import GenerateSection, VerifySection
-from rlm_core.decoding import Request
-from rlm_core.draws import Sampling
 from rlm_core.files import first_reason, write_jsonl
-from rlm_core.policy import Policy, device_policy
+from rlm_core.model.decoding import Request
+from rlm_core.model.draws import Sampling
+from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Cases, Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter

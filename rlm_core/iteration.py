@@ -4,12 +4,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rlm_core.adapters import WEIGHTS, check_adapter, check_trainable, read_adapter
-from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config
 from rlm_core.files import remove_partial_files, write_json
-from rlm_core.ledger import Base, open_ledger
-from rlm_core.project import Project
+from rlm_core.model.adapters import WEIGHTS, check_adapter, check_trainable, read_adapter
+from rlm_core.model.base_model import base_path, fingerprint
 from rlm_core.records import (
     AdapterRef,
     FileRef,
@@ -17,10 +15,12 @@ from rlm_core.records import (
     Record,
     StageResult,
 )
-from rlm_core.rehearsal import write_corpus
 from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
+from rlm_core.state.ledger import Base, open_ledger
+from rlm_core.state.project import Project
+from rlm_core.training.rehearsal import write_corpus
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlm_core.config import MutateSection
-from rlm_core.draws import Sampling
 from rlm_core.files import read_jsonl
 from rlm_core.generate import ask, collect, judged_by_cases, problem_json, written
-from rlm_core.policy import Policy, device_policy
+from rlm_core.model.draws import Sampling
+from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
-from rlm_core.rewrites import rewritten
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
+from rlm_core.sources.rewrites import rewritten
 
 
 def run(

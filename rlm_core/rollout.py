@@ -9,17 +9,17 @@ from pathlib import Path
 from rlm_core import progress
 from rlm_core.answers import problem_prompt
 from rlm_core.config import RolloutSection
-from rlm_core.decoding import Completion, Request
-from rlm_core.draws import Sampling
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.language import Language
-from rlm_core.policy import Policy, device_policy, load_language
+from rlm_core.model.decoding import Completion, Request
+from rlm_core.model.draws import Sampling
+from rlm_core.model.language import Language
+from rlm_core.model.policy import Policy, device_policy, load_language
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
-from rlm_core.remote import answers_from_servers
 from rlm_core.rounds import Shard
 from rlm_core.seeds import derive_seed
+from rlm_core.serving.remote import answers_from_servers
 
 _log = logging.getLogger(__name__)
 

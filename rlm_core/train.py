@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlm_core.adapters import check_trainable
-from rlm_core.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
 from rlm_core.config import RolloutSection, TrainSection
 from rlm_core.files import digest, read_jsonl, write_jsonl, write_record
-from rlm_core.ledger import CorpusAnswer
-from rlm_core.policy import Policy, device_policy_to_train
+from rlm_core.model.adapters import check_trainable
+from rlm_core.model.policy import Policy, device_policy_to_train
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Record, Rollout, StageResult, Verdict
-from rlm_core.rehearsal import choose, rehearsed, wanted
 from rlm_core.seeds import derive_seed
-from rlm_core.trainer import CHECKPOINT, StepMetrics, Trainer
+from rlm_core.state.ledger import CorpusAnswer
+from rlm_core.training.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
+from rlm_core.training.rehearsal import choose, rehearsed, wanted
+from rlm_core.training.trainer import CHECKPOINT, StepMetrics, Trainer
 from rlm_core.verify import require_few_faults
 
 OPTIMIZER_STATE = "optimizer.safetensors"

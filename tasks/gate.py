@@ -7,9 +7,9 @@ from prefect import get_run_logger, task
 from rlm_core.conclude import Exams, explain, finish, propose
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
-from rlm_core.project import Project
-from rlm_core.prune import keep_newest
 from rlm_core.records import GateDecision, StageResult
+from rlm_core.state.project import Project
+from rlm_core.state.prune import keep_newest
 from rlm_core.trackers import tell_trackers
 from tasks.events import tell
 from tasks.pages import publish, publish_ended

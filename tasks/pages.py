@@ -8,7 +8,7 @@ from prefect.artifacts import create_markdown_artifact
 
 from rlm_core.errors import one_line
 from rlm_core.iteration import Iteration
-from rlm_core.pages import write_pages
+from rlm_core.pages.write import write_pages
 from rlm_core.records import GateDecision
 
 _TITLES = {"iteration": "stages, samples, what to look at", "learning": "learning curve and history"}

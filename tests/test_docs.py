@@ -1,19 +1,24 @@
 """What the documents say is so: commands exist, configs parse, links and paths lead somewhere."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from rlm_cli.main import app
-from rlm_core.config import load_config
-from rlm_core.default_model import NOTICE
+from rlm_core.config import Config, load_config
 from rlm_core.errors import RlmError
+from rlm_core.model.default_model import NOTICE
 
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
 def commands() -> set[str]:
@@ -32,11 +37,71 @@ def test_every_make_target_that_is_named_exists() -> None:
     assert named <= targets
 
 
-def test_every_path_in_the_tree_exists() -> None:
-    tree = README.split("## The tree")[1].split("##")[0]
-    for line in re.findall(r"^ {4,}(\S.*)$", tree, re.MULTILINE):
-        for word in re.split(r"\s{2,}", line)[0].split():
-            assert any((ROOT / place / word).exists() for place in ("", "rlm_core")), word
+def blocks(text: str) -> Iterator[str]:
+    """What a page shows in fences or indented, without the indentation."""
+    yield from re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    unfenced = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for block in re.findall(r"(?:^ {4}.*\n|^\n)+", unfenced, re.MULTILINE):
+        yield re.sub(r"^ {4}", "", block, flags=re.MULTILINE)
+
+
+def shown_commands() -> list[list[str]]:
+    """Every line that calls `rlm`, as words; not those of the log, and of the README's table."""
+    pages = [document.read_text() for document in DOCS if document.name not in ("README.md", "log.md")]
+    found = []
+    for page in (*pages, README.split("## The command")[0], README.split("## Every night")[1]):
+        for block in blocks(page):
+            for line in block.replace("\\\n", " ").splitlines():
+                if call := re.fullmatch(r"(?:\$ )?(?:\.venv/bin/)?rlm (\w+\b.*?)(?: {2,}# .*)?", line.rstrip()):
+                    words = shlex.split(call[1], comments=True)
+                    found.append(words[: words.index(">")] if ">" in words else words)
+    return [words for position, words in enumerate(found) if words not in found[:position]]
+
+
+def shown_settings() -> list[dict[str, Any]]:
+    """Every block of every page that consists of sections of a config."""
+    found = []
+    for document in DOCS:
+        for block in blocks(document.read_text()):
+            try:
+                content = yaml.safe_load(block)
+            except yaml.YAMLError:
+                continue
+            if isinstance(content, dict) and content.keys() <= Config.model_fields.keys():
+                found.append(content)
+    return found
+
+
+@pytest.mark.parametrize("words", shown_commands(), ids=" ".join)
+def test_a_command_that_a_page_shows_can_be_given_like_that(words: list[str]) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    group.commands[words[0]].make_context(words[0], words[1:])
+
+
+@pytest.mark.parametrize("content", shown_settings(), ids=str)
+def test_settings_that_a_page_shows_are_settings(content: dict[str, Any]) -> None:
+    Config.parse({"project": "project"} | content)
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [("README.md", README.split("## The tree")[1]), ("architecture.md", ARCHITECTURE.split("## What may know")[1])],
+)
+def test_every_path_in_a_tree_exists(page: str, text: str) -> None:
+    """Directories begin a line with nothing or two spaces less than what is in them."""
+    found = []
+    for block in blocks(text):
+        parent = ""
+        for line in block.splitlines():
+            names = re.split(r"\s{2,}", line.strip())[0].split()
+            if names and all(re.fullmatch(r"[\w/]+/|\w+\.py", name) for name in names):
+                parent = parent if line.startswith("  ") else ""
+                found += [parent + name for name in names]
+                if len(names) == 1 and not line.startswith("  "):
+                    parent = names[0]
+    assert len(found) > 20
+    assert [name for name in found if not (ROOT / name).exists()] == [], page
 
 
 @pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)

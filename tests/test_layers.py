@@ -12,10 +12,21 @@ ROOT = Path(__file__).parent.parent
 STAGES = ("generate", "mutate", "filter", "rollout", "verify", "train", "evaluate", "gate")
 INSIDE = ROOT / "rlm_core" / "sandbox" / "inside"
 
+PACKAGES = (
+    *("cpu", "sandbox", "verifiers", "selftest", "proposals", "sources", "model", "state"),
+    *("training", "serving", "exams", "pages", "trackers", "export", "starter", "mlxsmith"),
+)
+"""Of the core, each before those that may import it."""
+
 RUN_CODE_MODULES = {"subprocess", "multiprocessing", "pty", "runpy", "code", "codeop"}
 RUN_CODE_BUILTINS = {"exec", "eval", "compile", "__import__"}
 RUN_CODE_OF_OS = ("fork", "exec", "spawn", "posix_spawn", "system", "popen")
-MAY_RUN_CODE = ("rlm_core/blas.py", "rlm_core/default_model.py", "rlm_core/sandbox/", "rlm_core/verifiers/scorer.py")
+MAY_RUN_CODE = (
+    "rlm_core/cpu/blas.py",
+    "rlm_core/model/default_model.py",
+    "rlm_core/sandbox/",
+    "rlm_core/verifiers/scorer.py",
+)
 
 
 def files(*folders: str) -> list[Path]:
@@ -28,15 +39,20 @@ def name_of(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
-def imported(source: str) -> set[str]:
-    """First part of every module that the source imports anywhere, functions included."""
+def imported_modules(source: str) -> set[str]:
+    """Every module that the source imports anywhere, functions included."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add(str(node.module))
-    return {name.partition(".")[0] for name in found}
+    return found
+
+
+def imported(source: str) -> set[str]:
+    """First part of every module that the source imports."""
+    return {name.partition(".")[0] for name in imported_modules(source)}
 
 
 def code_runners(source: str) -> Iterator[str]:
@@ -80,13 +96,24 @@ def test_the_core_imports_neither_prefect_nor_what_is_built_on_it() -> None:
     assert offenders == {}
 
 
+def test_the_packages_of_the_core_are_layers() -> None:
+    found = {path.name for path in (ROOT / "rlm_core").iterdir() if any(path.glob("*.py"))}
+    assert found == set(PACKAGES)
+    for position, package in enumerate(PACKAGES):
+        below = {f"rlm_core.{name}" for name in PACKAGES[: position + 1]}
+        above = {f"rlm_core.{name}" for name in PACKAGES} - below
+        for file in files(f"rlm_core/{package}"):
+            used = {".".join(name.split(".")[:2]) for name in imported_modules(file.read_text())}
+            assert used & above == set(), name_of(file)
+
+
 def test_importing_the_whole_core_does_not_load_prefect() -> None:
     every = [
         name_of(file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for file in files("rlm_core")
         if not file.is_relative_to(INSIDE)
     ]
-    assert {"rlm_core", "rlm_core.policy", "rlm_core.sandbox.zygote"} <= set(every)
+    assert {"rlm_core", "rlm_core.model.policy", "rlm_core.sandbox.zygote"} <= set(every)
     script = (
         "import importlib, sys\n"
         f"for name in {every!r}: importlib.import_module(name)\n"
@@ -97,9 +124,10 @@ def test_importing_the_whole_core_does_not_load_prefect() -> None:
 
 
 MLX_LM = [
-    f"rlm_core/{name}.py" for name in ("export/gguf", "policy", "serving/generator", "serving/handler", "shared_prompt")
+    f"rlm_core/{name}.py"
+    for name in ("export/gguf", "model/policy", "model/shared_prompt", "serving/generator", "serving/handler")
 ]
-SQLITE = [f"rlm_core/{name}.py" for name in ("ledger", "ledger_backup", "migrations", "moved")]
+SQLITE = [f"rlm_core/state/{name}.py" for name in ("ledger", "ledger_backup", "migrations", "moved")]
 
 
 @pytest.mark.parametrize(

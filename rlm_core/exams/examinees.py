@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from rlm_core.adapters import check_adapter, read_adapter
-from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config
 from rlm_core.errors import AdapterError, UsageError
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
+from rlm_core.model.adapters import check_adapter, read_adapter
+from rlm_core.model.base_model import base_path, fingerprint
 from rlm_core.records import AdapterRef, Examinee, PolicyRef, Recited
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 
 RECITED = get_args(Recited.model_fields["recites"].annotation)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rlm_core.config import Config, EvaluateSection, parse_config
 from rlm_core.exams.examinees import examinee_of
-from rlm_core.project import Project
 from rlm_core.records import Examinee, Recited
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
+from rlm_core.state.project import Project
 from rlm_core.verifiers.check import check_problems
 
 

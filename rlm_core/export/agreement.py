@@ -10,7 +10,7 @@ import numpy as np
 
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.errors import StageFailed
-from rlm_core.policy import Policy
+from rlm_core.model.policy import Policy
 from rlm_core.records import ExamReport, Rollout, SuiteComparison
 
 _FLOAT32_NATS = 1e-3

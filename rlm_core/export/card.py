@@ -7,10 +7,10 @@ from typing import Any
 import yaml
 
 from rlm_core.config import DEFAULT_MODEL
-from rlm_core.default_model import HUB_ID, LICENCE, NOTICE
-from rlm_core.ledger import Iteration
-from rlm_core.markdown import fenced, table
+from rlm_core.model.default_model import HUB_ID, LICENCE, NOTICE
+from rlm_core.pages.markdown import fenced, table
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef, SuiteComparison
+from rlm_core.state.ledger import Iteration
 
 
 @dataclass(frozen=True)

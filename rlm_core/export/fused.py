@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlm_core.errors import StageFailed
 from rlm_core.files import write_json
-from rlm_core.policy import Policy
+from rlm_core.model.policy import Policy
 
 _BESIDE = ("*.json", "*.jinja", "*.model", "*.txt", "LICENSE*", "NOTICE*")
 _OF_THE_WEIGHTS = {"config.json", "model.safetensors.index.json", "manifest.json"}

@@ -12,10 +12,10 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.gguf import convert_to_gguf
 
-from rlm_core.base_model import base_path
 from rlm_core.config import DEFAULT_MODEL
-from rlm_core.default_model import fetch_gguf
 from rlm_core.errors import UsageError
+from rlm_core.model.base_model import base_path
+from rlm_core.model.default_model import fetch_gguf
 
 ARCHITECTURES = ("llama", "mistral", "mixtral")
 """Those that mlx-lm's writer knows."""

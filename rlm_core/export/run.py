@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rlm_core import evaluate
-from rlm_core.adapters import read_adapter_config
-from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed, UsageError
 from rlm_core.exams.order import Order, order_exam
@@ -18,12 +16,14 @@ from rlm_core.export.card import Exported, model_card
 from rlm_core.export.fused import write_fused
 from rlm_core.export.gguf import check_gguf, write_gguf
 from rlm_core.files import read_record, write_record, write_text
-from rlm_core.ledger import Iteration, open_ledger
-from rlm_core.policy import device_policy, device_policy_to_train
-from rlm_core.project import Project
+from rlm_core.model.adapters import read_adapter_config
+from rlm_core.model.base_model import base_path, fingerprint
+from rlm_core.model.policy import device_policy, device_policy_to_train
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef
 from rlm_core.rollout import sample_rollouts
 from rlm_core.sources import read_suite
+from rlm_core.state.ledger import Iteration, open_ledger
+from rlm_core.state.project import Project
 
 _GREEDY_PROBLEMS = 8
 """Whose greedy answers are scored by both."""

@@ -10,13 +10,13 @@ from typing import Any, Literal
 import yaml
 
 from rlm_core.config import Config, parse_config
-from rlm_core.config_text import config_text
 from rlm_core.errors import ConfigError, one_line
 from rlm_core.files import read_given_text
-from rlm_core.markdown import table
 from rlm_core.mlxsmith.exams import Role, exam_of
 from rlm_core.mlxsmith.keys import KEYS
-from rlm_core.new_project import CONFIG_NAME, starter_files
+from rlm_core.pages.markdown import table
+from rlm_core.starter.config_text import config_text
+from rlm_core.starter.new_project import CONFIG_NAME, starter_files
 
 Word = Literal["kept", "changed", "dropped"]
 

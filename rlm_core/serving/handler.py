@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from mlx_lm.server import APIHandler, CompletionRequest, Response
 
 from rlm_core.errors import RlmError, one_line
-from rlm_core.ledger import PointerName
 from rlm_core.serving.generator import ServedRequest
 from rlm_core.serving.pointers import FOLLOWED, Served
 from rlm_core.serving.requests import CHAT, TEXT, Refused, read_request
+from rlm_core.state.ledger import PointerName
 
 if TYPE_CHECKING:
     from rlm_core.serving.server import InferenceServer

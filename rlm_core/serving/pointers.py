@@ -4,12 +4,12 @@ import logging
 import threading
 from typing import get_args
 
-from rlm_core.adapters import check_adapter
 from rlm_core.errors import AdapterError, LedgerError, UsageError
 from rlm_core.files import FileState, state_of
-from rlm_core.ledger import Base, PointerName, open_ledger
-from rlm_core.project import Project
+from rlm_core.model.adapters import check_adapter
 from rlm_core.records import AdapterRef, PolicyRef, Record
+from rlm_core.state.ledger import Base, PointerName, open_ledger
+from rlm_core.state.project import Project
 
 POINTERS: tuple[PointerName, ...] = get_args(PointerName)
 FOLLOWED: PointerName = "inference"

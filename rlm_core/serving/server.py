@@ -12,17 +12,17 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from rlm_core.adapters import check_adapter, read_adapter
-from rlm_core.base_model import base_path, fingerprint
 from rlm_core.config import Config, ServeSection
 from rlm_core.errors import InfrastructureFault, UsageError
-from rlm_core.policy import load_language
-from rlm_core.project import Project
+from rlm_core.model.adapters import check_adapter, read_adapter
+from rlm_core.model.base_model import base_path, fingerprint
+from rlm_core.model.policy import load_language
 from rlm_core.records import PolicyRef
 from rlm_core.serving.generator import Generator
 from rlm_core.serving.handler import Handler, is_loopback
 from rlm_core.serving.pointers import Pointers
 from rlm_core.serving.requests import Refused
+from rlm_core.state.project import Project
 
 _LAST_ANSWERS_S = 20.0
 """How long answers that are being written have when the server is told to end."""

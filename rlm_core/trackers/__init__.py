@@ -14,10 +14,10 @@ from typing import Any
 
 from rlm_core.errors import UsageError, one_line
 from rlm_core.files import read_jsonl, read_record
-from rlm_core.project import Project
 from rlm_core.records import GateDecision
+from rlm_core.state.project import Project
 from rlm_core.summary import Summary
-from rlm_core.trainer import StepMetrics
+from rlm_core.training.trainer import StepMetrics
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 
 from prefect.settings import get_current_settings
 
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 
 ROOT = Path(__file__).parents[2]
 SEED = int(os.environ.get("RLM_CHAOS_SEED", "0")) or random.randrange(1, 10**6)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm_core.project import Project
 from rlm_core.sources import read_problems
+from rlm_core.state.project import Project
 from tests import tiny
 from tests.chaos.kills import SEED, assert_survives, left_over, outcome, run_iteration
 from tests.conftest import MakeConfig

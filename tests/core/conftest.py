@@ -9,7 +9,7 @@ import yaml
 
 from rlm_cli.main import main
 from rlm_core.config import RolloutSection, VerifySection
-from rlm_core.policy import Policy, load_policy
+from rlm_core.model.policy import Policy, load_policy
 from rlm_core.problems import Problem
 from rlm_core.records import Rollout, Verdict
 from rlm_core.rollout import sample_rollouts

@@ -16,17 +16,17 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import gemma3_text, llama, qwen3
 from mlx_lm.utils import load_model
 
-from rlm_core import policy as policy_module
 from rlm_core import progress
-from rlm_core.adapters import check_trainable, read_adapter
-from rlm_core.batches import Experience, experience_from, minibatches
 from rlm_core.config import AdapterSection, TrainSection, load_config
 from rlm_core.errors import AdapterError, Interrupted
 from rlm_core.iteration import check
-from rlm_core.policy import Policy, load_policy
+from rlm_core.model import policy as policy_module
+from rlm_core.model.adapters import check_trainable, read_adapter
+from rlm_core.model.policy import Policy, load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.train import TrainReport, train
-from rlm_core.trainer import Trainer
+from rlm_core.training.batches import Experience, experience_from, minibatches
+from rlm_core.training.trainer import Trainer
 from tests.conftest import MakeConfig
 from tests.core.conftest import ROLLOUT, Judged
 
@@ -389,7 +389,7 @@ def test_gradients_are_those_of_the_plain_computation(architecture: str, kind: s
 
 
 def test_the_log_says_once_that_prompts_are_not_shared(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "rlm_core.policy"):
+    with caplog.at_level(logging.WARNING, "rlm_core.model.policy"):
         for architecture in ("gemma3_text", "gemma3_text", "llama"):
             policy = other_model(architecture)
             policy.base += " for the log"

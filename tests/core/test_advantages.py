@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlm_core.advantages import centred, group_normalised, have_spread, leave_one_out, overlong_penalties
-from rlm_core.methods import Advantages
+from rlm_core.training.advantages import centred, group_normalised, have_spread, leave_one_out, overlong_penalties
+from rlm_core.training.methods import Advantages
 
 every = pytest.mark.parametrize("advantages", [group_normalised, centred, leave_one_out])
 rewards_of_a_group = st.lists(st.floats(0, 1), min_size=2, max_size=64)

@@ -9,16 +9,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlm_core.adapters import CONFIG, read_adapter_config
 from rlm_core.answers import extract_code
-from rlm_core.base_model import fingerprint, number_of_layers, quantisation_bits
 from rlm_core.config import Config, load_config
 from rlm_core.errors import AdapterError, ConfigError, LedgerError, ModelError, ProblemError, RlmError, StageFailed
 from rlm_core.files import read_jsonl, read_record
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
+from rlm_core.model.adapters import CONFIG, read_adapter_config
+from rlm_core.model.base_model import fingerprint, number_of_layers, quantisation_bits
 from rlm_core.records import AdapterRef, Rollout
 from rlm_core.sources import read_problems
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 
 quickly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

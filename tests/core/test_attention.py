@@ -6,8 +6,8 @@ import pytest
 from mlx_lm.models import llama, qwen3
 from mlx_lm.models.base import create_causal_mask, scaled_dot_product_attention
 
-from rlm_core.attention import attend
-from rlm_core.shared_prompt import PromptCache, use_shared_attention
+from rlm_core.cpu.attention import attend
+from rlm_core.model.shared_prompt import PromptCache, use_shared_attention
 
 HEADS = {"as many heads of queries as of keys": (4, 4), "three to one": (6, 2)}
 SIZES = {"several tokens": (3, 7, 11), "one token": (2, 1, 5), "one row": (1, 4, 1)}
@@ -78,7 +78,7 @@ def test_a_model_of_this_kind_uses_it_for_the_answers_to_a_shared_prompt(archite
     assert use_shared_attention(model)
     calls: list[int] = []
     monkeypatch.setattr(
-        "rlm_core.shared_prompt.attend", lambda *given: calls.append(given[0].shape[2]) or attend(*given)
+        "rlm_core.model.shared_prompt.attend", lambda *given: calls.append(given[0].shape[2]) or attend(*given)
     )
     prompt, answers = mx.array([[1, 2, 3]]), mx.array([[4, 5], [6, 7]])
     caches = [PromptCache() for _ in model.layers]

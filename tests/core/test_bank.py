@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rlm_core.config import DOMAINS, FilterSection
-from rlm_core.known import jaccard, shingles
 from rlm_core.problems import Problem
-from rlm_core.rules import RULES
+from rlm_core.proposals.known import jaccard, shingles
+from rlm_core.proposals.rules import RULES
+from rlm_core.proposals.twins import twin
 from rlm_core.sandbox import Limits, Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import LEVELS
-from rlm_core.twins import twin
 from rlm_core.verifiers.cases import judge_cases
 from rlm_core.verifiers.trivial import best_trivial_share
 

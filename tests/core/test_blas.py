@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core import blas
+from rlm_core.cpu import blas
 
 ROOT = Path(__file__).parents[2]
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="macOS has Accelerate")
@@ -31,7 +31,7 @@ for (m, k, n) in ((3, 5, 7), (64, 200, 33), (257, 256, 255)):
 PACKAGED = (
     """
 import ctypes, json, os
-from rlm_core import blas
+from rlm_core.cpu import blas
 del os.environ[blas.DISABLE]
 blas._load_system = lambda: None
 found = blas.load()
@@ -72,7 +72,9 @@ def test_a_blas_is_loaded_once_and_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_it_can_be_switched_off() -> None:
-    assert run("import json; from rlm_core import blas; print(json.dumps(blas.load()))", RLM_NO_OPENBLAS="1") is None
+    assert (
+        run("import json; from rlm_core.cpu import blas; print(json.dumps(blas.load()))", RLM_NO_OPENBLAS="1") is None
+    )
 
 
 @on_linux

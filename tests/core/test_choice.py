@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core.choice import belief, most_useful_first, rests_for
-from rlm_core.ledger import TriedProblem, Try
 from rlm_core.problems import Problem
 from rlm_core.sources.bank import bank_order
+from rlm_core.state.ledger import TriedProblem, Try
 from tests import tiny
 
 G = 8

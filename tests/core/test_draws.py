@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlm_core.draws import Draw, Sampling, draw_by_mlx, draw_by_numpy
+from rlm_core.model.draws import Draw, Sampling, draw_by_mlx, draw_by_numpy
 
 each_way = pytest.mark.parametrize("draw", [draw_by_numpy, draw_by_mlx])
 BELOW_ONE = float(np.nextafter(1, 0))

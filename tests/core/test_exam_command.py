@@ -11,9 +11,9 @@ from rlm_core.config import Config, load_config
 from rlm_core.errors import ConfigError, LedgerError, ProblemError, UsageError
 from rlm_core.exams.examinees import examinee_of
 from rlm_core.exams.order import order_exam
-from rlm_core.ledger import Base, open_ledger
-from rlm_core.policy import load_policy
+from rlm_core.model.policy import load_policy
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, PolicyRef
+from rlm_core.state.ledger import Base, open_ledger
 from tests import tiny
 from tests.conftest import MakeConfig
 from tests.core.conftest import Rlm, assert_refused

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from rlm_core import filter as filtering
-from rlm_core.claims import with_reference_values
 from rlm_core.config import FilterSection, GateSection, GenerateSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import filter_proposals, refusal
 from rlm_core.gate import Lineage, nothing_learnt
-from rlm_core.known import KnownProblems, jaccard, shingles
-from rlm_core.ledger import ProblemOutcome, open_ledger
 from rlm_core.problems import Case, Problem, Provenance
-from rlm_core.project import Project
-from rlm_core.proof import Prover, open_prover
+from rlm_core.proposals.claims import with_reference_values
+from rlm_core.proposals.known import KnownProblems, jaccard, shingles
+from rlm_core.proposals.proof import Prover, open_prover
+from rlm_core.proposals.rules import RULES
 from rlm_core.records import FileRef, Rejection
-from rlm_core.rules import RULES
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
+from rlm_core.state.ledger import ProblemOutcome, open_ledger
+from rlm_core.state.project import Project
 
 SECTION = FilterSection()
 GOOD = Problem.model_validate(

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlm_core.config import GenerateSection, VerifySection
-from rlm_core.decoding import Completion, Request
 from rlm_core.files import read_jsonl
 from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose, run, used_up
+from rlm_core.model.decoding import Completion, Request
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.records import PolicyRef, Rejection
 from rlm_core.sources import read_problems

@@ -5,8 +5,8 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 
-from rlm_core import head as module
-from rlm_core.head import chosen_logprobs
+from rlm_core.model import head as module
+from rlm_core.model.head import chosen_logprobs
 
 WIDTH, VOCABULARY = 16, 700
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from rlm_core.config import FilterSection
-from rlm_core.known import KnownProblems, jaccard, repeats, shingles
-from rlm_core.ngrams import Grams, code_tokens
 from rlm_core.problems import Problem
+from rlm_core.proposals.known import KnownProblems, jaccard, repeats, shingles
+from rlm_core.proposals.ngrams import Grams, code_tokens
 
 SOLUTION = """def merged(left, right):
     result = []

@@ -8,10 +8,10 @@ import pytest
 
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.gate import Lineage
-from rlm_core.ledger import Base, Ledger, PointerName, ProblemOutcome, open_ledger
-from rlm_core.migrations import SCHEMA_VERSION
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, Outcome, ProblemScore, SuiteComparison
+from rlm_core.state.ledger import Base, Ledger, PointerName, ProblemOutcome, open_ledger
+from rlm_core.state.migrations import SCHEMA_VERSION
 
 BASE = Base(name="model", fingerprint="f")
 FIRST = AdapterRef(path="start", sha256="0" * 64)

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.losses import (
+from rlm_core.training.losses import (
     ClipRange,
     Divisors,
     Scored,

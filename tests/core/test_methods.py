@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
-from rlm_core.batches import MicroBatch, Sample, experience_from, micro_batch, minibatches
 from rlm_core.config import AdapterSection, TrainSection
-from rlm_core.losses import Divisors
-from rlm_core.methods import METHODS, MethodName
-from rlm_core.policy import Policy, load_policy
+from rlm_core.model.policy import Policy, load_policy
 from rlm_core.records import Rollout, Verdict
-from rlm_core.trainer import Trainer, policy_loss
+from rlm_core.training.batches import MicroBatch, Sample, experience_from, micro_batch, minibatches
+from rlm_core.training.losses import Divisors
+from rlm_core.training.methods import METHODS, MethodName
+from rlm_core.training.trainer import Trainer, policy_loss
 from tests.core import reference
 from tests.core.conftest import Judged
 from tests.core.reference import Answer, Group

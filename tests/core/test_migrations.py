@@ -9,9 +9,9 @@ import pytest
 
 from rlm_core.errors import LedgerError
 from rlm_core.gate import Lineage
-from rlm_core.ledger import open_ledger
-from rlm_core.migrations import SCHEMA_VERSION
 from rlm_core.records import AdapterRef
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.migrations import SCHEMA_VERSION
 
 VERSION_1 = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT NOT NULL);

@@ -8,12 +8,12 @@ import pytest
 from rlm_core import generate, mutate, rollout, verify
 from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, GenerateSection, MutateSection, RolloutSection, VerifySection
-from rlm_core.decoding import Request
-from rlm_core.draws import Sampling
 from rlm_core.exams.key import exam_key
 from rlm_core.exams.sit import Exam, sit_exam
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.policy import Policy
+from rlm_core.model.decoding import Request
+from rlm_core.model.draws import Sampling
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
 from rlm_core.rounds import Shard

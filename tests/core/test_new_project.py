@@ -9,9 +9,9 @@ import yaml
 from pydantic import BaseModel
 
 from rlm_core.config import Config, VerifySection, load_config, parse_config
-from rlm_core.config_text import config_text
 from rlm_core.errors import ConfigError
 from rlm_core.sources import read_problems
+from rlm_core.starter.config_text import config_text
 from rlm_core.verifiers.check import check_problems
 from tests.core.conftest import Rlm, assert_refused
 

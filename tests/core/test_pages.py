@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from rlm_core.curve import points, svg
-from rlm_core.iteration_page import Ended, iteration_page
-from rlm_core.learning_page import learning_page
-from rlm_core.ledger import Iteration
+from rlm_core.pages.curve import points, svg
+from rlm_core.pages.iteration_page import Ended, iteration_page
+from rlm_core.pages.learning_page import learning_page
+from rlm_core.pages.suspects import suspects
 from rlm_core.problems import Problem
 from rlm_core.records import CaseResult, GateDecision, Outcome, Rollout, SuiteComparison, Usage, Verdict
+from rlm_core.state.ledger import Iteration
 from rlm_core.summary import Latency, Summary
-from rlm_core.suspects import suspects
 from tests import tiny
 
 STAGES = {"generate": 1.0, "filter": 1.0, "rollout": 4.0, "verify": 2.0, "train": 8.0, "evaluate": 4.0}

@@ -8,12 +8,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.adapters import read_adapter
 from rlm_core.config import AdapterSection, RolloutSection
-from rlm_core.decoding import Request
-from rlm_core.draws import Sampling
 from rlm_core.errors import AdapterError, InfrastructureFault, ModelError
-from rlm_core.policy import Policy, device_policy, device_policy_to_train, load_policy
+from rlm_core.model.adapters import read_adapter
+from rlm_core.model.decoding import Request
+from rlm_core.model.draws import Sampling
+from rlm_core.model.policy import Policy, device_policy, device_policy_to_train, load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
 from tests import tiny
@@ -230,7 +230,7 @@ def test_a_model_that_does_not_fit_in_memory_is_not_called_broken(
     def fail(*_: object) -> None:
         raise RuntimeError("[malloc] Unable to allocate 8589934592 bytes.")
 
-    monkeypatch.setattr("rlm_core.policy.load_model", fail)
+    monkeypatch.setattr("rlm_core.model.policy.load_model", fail)
     with pytest.raises(InfrastructureFault, match="out of memory"), device_policy_to_train(str(tiny_model), None):
         pass
 

@@ -11,10 +11,10 @@ import pytest
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import filter_proposals
-from rlm_core.known import KnownProblems, repeats
 from rlm_core.problems import Problem
-from rlm_core.proof import open_prover
-from rlm_core.rules import RULES
+from rlm_core.proposals.known import KnownProblems, repeats
+from rlm_core.proposals.proof import open_prover
+from rlm_core.proposals.rules import RULES
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems, source

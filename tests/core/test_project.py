@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from rlm_core.errors import Busy, StageFailed
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 with Project(Path(sys.argv[1])).held():
     print("held", flush=True)
     time.sleep(60)

@@ -7,7 +7,7 @@ import pytest
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.problems import Problem
-from rlm_core.proof import Prover, open_prover
+from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.verifiers.cases import Value, run_cases
 
 SECTION = FilterSection()

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.adapters import read_adapter
 from rlm_core.files import write_text
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
-from rlm_core.prune import keep_newest, removable
+from rlm_core.model.adapters import read_adapter
 from rlm_core.records import AdapterRef, Outcome
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
+from rlm_core.state.prune import keep_newest, removable
 from tests.core.conftest import Rlm, Settings, assert_refused, write
 from tests.core.test_ledger import BASE, decision
 

@@ -12,17 +12,17 @@ import pytest
 from mlx.utils import tree_flatten
 
 from rlm_core import progress
-from rlm_core.batches import Experience, Rehearsed, Sample, micro_batch, minibatches, with_rehearsed
 from rlm_core.config import Config, RehearsalSection, TrainSection
 from rlm_core.errors import Interrupted
 from rlm_core.files import read_jsonl
-from rlm_core.ledger import CorpusAnswer
-from rlm_core.losses import Divisors
-from rlm_core.methods import METHODS
-from rlm_core.policy import Policy, load_policy
-from rlm_core.rehearsal import choose, rehearsed, wanted, write_corpus
+from rlm_core.model.policy import Policy, load_policy
+from rlm_core.state.ledger import CorpusAnswer
 from rlm_core.train import TrainReport, train
-from rlm_core.trainer import Trainer, policy_loss
+from rlm_core.training.batches import Experience, Rehearsed, Sample, micro_batch, minibatches, with_rehearsed
+from rlm_core.training.losses import Divisors
+from rlm_core.training.methods import METHODS
+from rlm_core.training.rehearsal import choose, rehearsed, wanted, write_corpus
+from rlm_core.training.trainer import Trainer, policy_loss
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
 from tests.core.test_train import LORA, SECTION

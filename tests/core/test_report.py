@@ -9,9 +9,9 @@ import yaml
 
 from rlm_cli import main
 from rlm_core.files import write_jsonl, write_record
-from rlm_core.ledger import Base, open_ledger
-from rlm_core.project import Project
 from rlm_core.records import Rollout, Verdict
+from rlm_core.state.ledger import Base, open_ledger
+from rlm_core.state.project import Project
 from tests import tiny
 from tests.core.test_pages import TIMEOUT, answer, decision, summary
 

@@ -8,11 +8,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core import rescoring
-from rlm_core.batches import MicroBatch, Rehearsed, experience_from, minibatches
 from rlm_core.config import TrainSection
-from rlm_core.methods import METHODS
-from rlm_core.policy import Policy
+from rlm_core.model.policy import Policy
+from rlm_core.training import rescoring
+from rlm_core.training.batches import MicroBatch, Rehearsed, experience_from, minibatches
+from rlm_core.training.methods import METHODS
 from tests.core.conftest import Judged
 from tests.core.test_train import train_here, weights
 

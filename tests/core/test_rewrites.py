@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from rlm_core.claims import with_reference_values
 from rlm_core.problems import Problem
-from rlm_core.rewrites import rewritten
+from rlm_core.proposals.claims import with_reference_values
 from rlm_core.sandbox import open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
+from rlm_core.sources.rewrites import rewritten
 from rlm_core.verifiers.cases import judge_cases
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.seen import admits, variations
+from rlm_core.proposals.seen import admits, variations
 
 
 @pytest.mark.parametrize(

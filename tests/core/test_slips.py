@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from rlm_core.slips import slips
+from rlm_core.proposals.slips import slips
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 
-from rlm_core.swiglu import swiglu, use_fast_swiglu
+from rlm_core.cpu.swiglu import swiglu, use_fast_swiglu
 
 
 def _exact(gate: np.ndarray, up: np.ndarray) -> np.ndarray:

@@ -13,9 +13,9 @@ import pytest
 from rlm_core import trackers
 from rlm_core.errors import UsageError
 from rlm_core.files import write_json, write_jsonl, write_record
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from rlm_core.trackers import require_trackers, tell_trackers
-from rlm_core.trainer import StepMetrics
+from rlm_core.training.trainer import StepMetrics
 from tests.core.test_pages import decision, summary
 
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,11 @@ import pytest
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import refusal
-from rlm_core.known import KnownProblems
 from rlm_core.problems import Problem
-from rlm_core.proof import Prover, open_prover
+from rlm_core.proposals.known import KnownProblems
+from rlm_core.proposals.proof import Prover, open_prover
+from rlm_core.proposals.twins import twin
 from rlm_core.sandbox import Limits, Sandbox, open_sandbox
-from rlm_core.twins import twin
 
 PROPOSAL = Problem.model_validate(
     {

@@ -17,7 +17,7 @@ import flows.approval
 from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.errors import Interrupted
-from rlm_core.ledger import open_ledger
+from rlm_core.state.ledger import open_ledger
 from tests.conftest import MakeConfig
 from tests.flow.test_iterate import project_of
 

@@ -10,7 +10,7 @@ from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.errors import Interrupted
 from rlm_core.progress import Progress
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from tests.chaos.kills import outcome
 from tests.conftest import MakeConfig
 

@@ -25,10 +25,10 @@ from flows.improve import improve
 from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.errors import LedgerError, RlmError, StageFailed
-from rlm_core.ledger import open_ledger
-from rlm_core.policy import Policy
+from rlm_core.model.policy import Policy
 from rlm_core.progress import Progress
-from rlm_core.project import Project
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 from tests.chaos.kills import outcome
 from tests.conftest import MakeConfig
 from tests.core.test_project import holder

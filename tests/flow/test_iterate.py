@@ -10,14 +10,14 @@ import pytest
 import rlm_core.rollout
 from flows.iterate import iterate
 from rlm_core import progress
-from rlm_core.adapters import read_adapter
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
-from rlm_core.ledger import CorpusAnswer, open_ledger
-from rlm_core.policy import load_policy
+from rlm_core.model.adapters import read_adapter
+from rlm_core.model.policy import load_policy
 from rlm_core.problems import Problem
 from rlm_core.progress import Progress
-from rlm_core.project import Project
 from rlm_core.records import GateDecision, Rollout, Verdict
+from rlm_core.state.ledger import CorpusAnswer, open_ledger
+from rlm_core.state.project import Project
 from rlm_core.summary import Summary
 from tests import tiny
 from tests.conftest import MakeConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from tests.chaos.kills import assert_survives, left_over, outcome, run_iteration
 from tests.conftest import MakeConfig
 

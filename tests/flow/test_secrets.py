@@ -7,7 +7,7 @@ import pytest
 from prefect import get_client
 
 from flows.iterate import iterate
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
 
 NAMES = ("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD", "PREFECT_API_KEY_OF_ANOTHER", "AWS_SECRET_ACCESS_KEY")

@@ -10,10 +10,10 @@ import rlm_core.rollout
 from flows.iterate import iterate
 from rlm_core.config import load_config
 from rlm_core.errors import InfrastructureFault
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
-from rlm_core.remote import answers_from_servers
+from rlm_core.serving.remote import answers_from_servers
 from rlm_core.serving.server import inference_server
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
 
 

@@ -22,7 +22,7 @@ from rlm_core import progress
 from rlm_core.config import Config
 from rlm_core.errors import Interrupted
 from rlm_core.progress import Progress
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
 from tests.runners import held_up
 

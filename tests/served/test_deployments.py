@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlm_core.ledger import open_ledger
-from rlm_core.project import Project
+from rlm_core.state.ledger import open_ledger
+from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
 from tests.served.machine import ROOT, Machine, wait_for
 

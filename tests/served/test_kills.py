@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from tests.chaos.kills import SEED, decided, outcome, partial_files
 from tests.conftest import MakeConfig
 from tests.served.machine import Machine, wait_for

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.project import Project
+from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
 from tests.served.machine import ROOT, Machine, free_port, wait_for
 

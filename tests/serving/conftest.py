@@ -11,13 +11,13 @@ import httpx
 import mlx.core as mx
 import pytest
 
-from rlm_core.base_model import fingerprint
 from rlm_core.config import AdapterSection, Config, parse_config
-from rlm_core.ledger import Base, open_ledger
-from rlm_core.policy import load_policy
-from rlm_core.project import Project
+from rlm_core.model.base_model import fingerprint
+from rlm_core.model.policy import load_policy
 from rlm_core.records import AdapterRef, GateDecision, Outcome, SuiteComparison
 from rlm_core.serving.server import InferenceServer, inference_server
+from rlm_core.state.ledger import Base, open_ledger
+from rlm_core.state.project import Project
 
 SHAPE = AdapterSection(rank=2, scale=4.0, modules=("mlp.down_proj",))
 

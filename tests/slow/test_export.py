@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from rlm_core.config import DEFAULT_MODEL, AdapterSection, parse_config
-from rlm_core.default_model import convert
 from rlm_core.export.run import export
-from rlm_core.policy import Policy, load_policy
+from rlm_core.model.default_model import convert
+from rlm_core.model.policy import Policy, load_policy
 from rlm_core.sources import read_problems
 from tests import tiny
 

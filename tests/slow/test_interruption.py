@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.ledger import open_ledger
+from rlm_core.state.ledger import open_ledger
 from tests.conftest import MakeConfig
 
 # Runs the command with a stage held up at its first report, so that the signal finds it there.

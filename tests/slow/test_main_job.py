@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.base_model import base_path
 from rlm_core.config import DEFAULT_MODEL
+from rlm_core.model.base_model import base_path
 
 SMOKE = Path(__file__).with_name("smoke.yaml")
 

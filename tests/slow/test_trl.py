@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.advantages import overlong_penalties
-from rlm_core.losses import (
+from rlm_core.training.advantages import overlong_penalties
+from rlm_core.training.losses import (
     Aggregate,
     ClipRange,
     Divisors,
@@ -25,7 +25,7 @@ from rlm_core.losses import (
     sequence_mean,
     token_mean,
 )
-from rlm_core.methods import METHODS
+from rlm_core.training.methods import METHODS
 
 torch = pytest.importorskip("torch", reason="the 'reference' extra is not installed: NOT compared with TRL")
 pytest.importorskip("trl", reason="the 'reference' extra is not installed: NOT compared with TRL")

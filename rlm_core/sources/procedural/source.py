@@ -9,8 +9,8 @@ from operator import itemgetter
 import numpy as np
 from pydantic import JsonValue
 
-from rlm_core.known import KnownProblems
 from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.proposals.known import KnownProblems
 from rlm_core.sandbox import Sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.procedural.compose import Program, draw

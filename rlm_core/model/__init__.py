@@ -1,0 +1,1 @@
+"""What answers and learns: base model, adapter and policy on MLX."""

@@ -1,0 +1,139 @@
+"""A decision as a page that a person can judge it by, in Markdown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rlm_core.comparison import ExamPair
+from rlm_core.config import GateSection, TrainSection
+from rlm_core.pages.exam_answers import Answers
+from rlm_core.pages.markdown import fenced, side_by_side, table, wrapped
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison
+from rlm_core.train import TrainReport
+
+_SHOWN = 5
+"""Problems gained and lost whose answers are shown, of each suite."""
+
+
+@dataclass(frozen=True)
+class SuiteShown:
+    """What there is to show of one suite."""
+
+    name: str
+    comparison: SuiteComparison
+    exams: ExamPair
+    base: ExamReport
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Of the problems, by their ids."""
+    incumbent: Answers = field(default_factory=dict)
+    candidate: Answers = field(default_factory=dict)
+
+
+def page(
+    decision: GateDecision,
+    suites: Sequence[SuiteShown],
+    gate: GateSection,
+    trained: TrainReport,
+    train: TrainSection,
+) -> str:
+    """The numbers, the problems gained and lost with answers side by side, and where the candidate comes from."""
+    parts = [
+        *heading(decision),
+        *([_numbers(suites, gate.confidence)] if suites else []),
+        _origin(decision, gate, trained, train),
+        *(_changes(suite) for suite in suites),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def heading(decision: GateDecision) -> list[str]:
+    """How a page about this iteration begins."""
+    return [
+        f"# Iteration {decision.iteration}: {decision.outcome}",
+        f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+    ]
+
+
+def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
+    head = ["", "base", "incumbent", "candidate", "difference", f"{confidence:.0%} interval"]
+    head += ["p if no better", "p if no worse", "gained", "lost"]
+    rows = []
+    for suite in suites:
+        found, (low, high) = suite.comparison, suite.comparison.interval
+        worse = "–" if found.p_worse is None else f"{found.p_worse:.4f}"
+        answers = sum(problem.samples for problem in suite.base.problems)
+        base = sum(problem.correct for problem in suite.base.problems) / max(1, answers)
+        rows.append(
+            [
+                f"{suite.name}, {len(suite.exams.incumbent.problems)} problems × {suite.exams.incumbent.k}",
+                f"{base:.3f}",
+                f"{found.incumbent:.3f}",
+                f"{found.candidate:.3f}",
+                f"{found.difference:+.3f}",
+                f"{low:+.3f} to {high:+.3f}",
+                f"{found.p_value:.4f}",
+                worse,
+                str(found.better),
+                str(found.worse),
+            ]
+        )
+    return table(head, rows)
+
+
+def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, train: TrainSection) -> str:
+    rows = {
+        "candidate": _adapter(decision.candidate, "none"),
+        "incumbent": _adapter(decision.incumbent, "the base model"),
+        "trained from": "the incumbent"
+        if decision.learner == decision.incumbent
+        else f"{_adapter(decision.learner, 'the base model')}, on probation for {decision.waited} iterations",
+        "training": f"{train.method}, learning rate {train.learning_rate:g}, {trained.steps} steps on {trained.tokens} "
+        f"tokens from {trained.useful_groups} useful groups of {trained.groups}, mean reward {trained.reward_mean:.3f}",
+        "rule": gate.rule if gate.rule != "paired" else _paired(gate, decision.tries),
+        "holdout's margin": f"{gate.holdout_margin:g}",
+    }
+    return "\n".join(["## Where it comes from", "", *(f"- {name}: {text}" for name, text in rows.items())])
+
+
+def _paired(gate: GateSection, tries: int) -> str:
+    return (
+        f"paired, confidence {gate.confidence:g} over {gate.horizon} iterations: p at most {gate.level(tries):.3g}, "
+        f"as {tries} were compared with this incumbent before; patience {gate.patience}"
+    )
+
+
+def _adapter(adapter: AdapterRef | None, otherwise: str) -> str:
+    return f"`{adapter.path}` ({adapter.sha256[:12]})" if adapter else otherwise
+
+
+def _changes(suite: SuiteShown) -> str:
+    incumbent, candidate = suite.exams.counts()
+    problems = suite.exams.incumbent.problems
+    order = sorted(range(len(problems)), key=lambda i: -abs(candidate[i] - incumbent[i]))
+    gained = [i for i in order if candidate[i] > incumbent[i]]
+    lost = [i for i in order if candidate[i] < incumbent[i]]
+    parts = [f"## {suite.name.capitalize()}: {len(gained)} gained, {len(lost)} lost"]
+    for title, changed in (("Gained", gained), ("Lost", lost)):
+        for i in changed[:_SHOWN]:
+            counts = f"{incumbent[i]} → {candidate[i]} of {suite.exams.incumbent.k}"
+            parts.append(_changed(suite, f"{title}: `{problems[i].entry_point}`, {counts}", problems[i].problem_id))
+        if rest := changed[_SHOWN:]:
+            named = (f"`{problems[i].entry_point}` {incumbent[i]} → {candidate[i]}" for i in rest)
+            parts.append(f"{title} too: {', '.join(named)}.")
+    return "\n\n".join(parts)
+
+
+def _changed(suite: SuiteShown, title: str, problem: str) -> str:
+    gained = title.startswith("Gained")
+    left = _pick(suite.incumbent, problem, passed=not gained)
+    right = _pick(suite.candidate, problem, passed=gained)
+    verbs = ("failed", "passed") if gained else ("passed", "failed")
+    text = side_by_side(f"incumbent, {verbs[0]}\n\n{left}", f"candidate, {verbs[1]}\n\n{right}")
+    parts = [f"### {title}"]
+    if problem in suite.prompts:
+        parts.append(wrapped(suite.prompts[problem]))
+    return "\n\n".join([*parts, fenced(text)])
+
+
+def _pick(answers: Answers, problem: str, passed: bool) -> str:
+    given = answers.get(problem, [])
+    return next((answer.text for answer in given if answer.passed is passed), "(this answer was not kept)")

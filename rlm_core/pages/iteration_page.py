@@ -1,0 +1,163 @@
+"""An iteration's page: its stages in counts and times, samples of its problems, answers to be looked at."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlm_core.files import read_jsonl, read_record, read_shards
+from rlm_core.iteration import DECISION
+from rlm_core.pages.gate_page import heading
+from rlm_core.pages.markdown import code, fenced, side_by_side, table, wrapped
+from rlm_core.pages.suspects import suspects, why
+from rlm_core.phrases import counted, useful_groups
+from rlm_core.problems import Problem
+from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
+from rlm_core.rounds import asked_problems
+from rlm_core.state.project import Project
+from rlm_core.summary import Summary, claims
+
+_SAMPLES = 3
+_SUSPECTS = 2
+"""Of each kind."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the files of a finished iteration say."""
+
+    summary: Summary
+    decision: GateDecision
+    problems: Sequence[Problem]
+    rollouts: Sequence[Rollout]
+    verdicts: Sequence[Verdict]
+    """Rollouts and verdicts are gone from an iteration that was pruned."""
+    proposed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By generate and mutate: proposals, and those that could not be read as such."""
+    rejections: Sequence[Rejection] = ()
+    """Of all three stages that make problems."""
+
+
+def read_ended(project: Project, number: int) -> Ended:
+    """Read a finished iteration's files.
+
+    Raises:
+        StageFailed: a file is missing or damaged; shards that are not there at all are not missed.
+    """
+    run = project.run(number)
+    rollouts = read_shards(run / "rollouts", Rollout)
+    return Ended(
+        summary=read_record(run / "summary.json", Summary),
+        decision=read_record(run / DECISION, GateDecision),
+        problems=asked_problems(run, rollouts),
+        rollouts=rollouts,
+        verdicts=read_shards(run / "verdicts", Verdict),
+        proposed={
+            stage: (_rows(run / f"{name}.jsonl"), _rows(run / f"{name}.rejections.jsonl"))
+            for stage, name in (("generate", "proposals"), ("mutate", "mutants"))
+        },
+        rejections=[
+            rejection
+            for name in ("proposals", "mutants", "problems")
+            if (path := run / f"{name}.rejections.jsonl").is_file()
+            for rejection in read_jsonl(path, Rejection)
+        ],
+    )
+
+
+def _rows(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def iteration_page(ended: Ended) -> str:
+    """The page in Markdown."""
+    decision, texts = ended.decision, {rollout.id: rollout.text for rollout in ended.rollouts}
+    parts = [
+        *heading(decision),
+        "## Stages",
+        _stages(ended),
+        *_rejected(ended.rejections),
+        *_samples(ended, texts),
+        *_suspicious(ended, texts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _stages(ended: Ended) -> str:
+    summary, decision = ended.summary, ended.decision
+    whole = sum(summary.stage_seconds.values()) or 1.0
+    exams = [
+        f"{name} {found.incumbent:.3f} → {found.candidate:.3f}"
+        for name, found in (("benchmark", decision.benchmark), ("holdout", decision.holdout))
+        if found
+    ]
+    counts = {
+        **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
+        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected"
+        f"{claims(summary)}",
+        "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
+        f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
+        "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
+        f"{summary.verify_latency.p50 * 1e3:.0f} ms each in {summary.sandbox}, {summary.infrastructure_faults} faults",
+        "train": f"{summary.trained_steps} steps on {summary.trained_tokens} tokens from {useful_groups(summary)}, "
+        f"{summary.rehearsed} rehearsed",
+        "evaluate": ", ".join(exams) or "no candidate to examine",
+    }
+    rows = [
+        [stage, counts.get(stage, ""), f"{seconds:.1f}", f"{seconds / whole:.0%}"]
+        for stage, seconds in summary.stage_seconds.items()
+    ]
+    return table(["stage", "what came of it", "seconds", "share"], rows)
+
+
+def _rejected(rejections: Sequence[Rejection]) -> Iterator[str]:
+    """Each rule with how often it refused a proposal, and the first one that it refused."""
+    by_rule: dict[tuple[str, str], list[Rejection]] = {}
+    for rejection in rejections:
+        by_rule.setdefault((rejection.stage, rejection.rule), []).append(rejection)
+    if by_rule:
+        yield "## Rejected proposals"
+        rows = [[stage, rule, str(len(those)), code(those[0].reason)] for (stage, rule), those in by_rule.items()]
+        yield table(["stage", "rule", "how many", "why, for the first"], rows)
+
+
+def _samples(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:
+    """The problems on which the answers differ most, with the best and the worst of them."""
+    judged: dict[str, list[Verdict]] = {}
+    for verdict in ended.verdicts:
+        if verdict.status != "infrastructure" and verdict.rollout_id in texts:
+            judged.setdefault(verdict.problem_id, []).append(verdict)
+    asked = [problem for problem in ended.problems if problem.id in judged]
+    asked.sort(key=lambda problem: abs(_passed(judged[problem.id]) / len(judged[problem.id]) - 0.5))
+    if asked:
+        yield "## Samples: problems, best and worst answers"
+    for problem in asked[:_SAMPLES]:
+        order = sorted(judged[problem.id], key=lambda verdict: (verdict.reward, verdict.score))
+        worst, best = order[0], order[-1]
+        yield f"### {code(problem.entry_point)}, {_passed(order)} of {len(order)} passed"
+        yield wrapped(problem.prompt)
+        yield fenced(side_by_side(*(f"{_paid(v)}\n\n{texts[v.rollout_id]}" for v in (best, worst))))
+
+
+def _passed(verdicts: Sequence[Verdict]) -> int:
+    return sum(verdict.passed for verdict in verdicts)
+
+
+def _paid(verdict: Verdict) -> str:
+    return f"paid {verdict.reward:.2f}, {verdict.status}{f': {verdict.reason}' if verdict.reason else ''}"
+
+
+def _suspicious(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:
+    if not ended.verdicts:
+        yield "Answers and verdicts of this iteration were pruned."
+        return
+    found = suspects(ended.verdicts)
+    yield "## To be looked at"
+    if not found:
+        yield "No answer was refused although its tests passed, tried what is blocked, crashed or ran out of time."
+    else:
+        yield table(["answers that", "how many"], [[kind, str(len(those))] for kind, those in found.items()])
+    names = {problem.id: problem.entry_point for problem in ended.problems}
+    for kind, those in found.items():
+        for verdict in those[:_SUSPECTS]:
+            yield f"### {code(names.get(verdict.problem_id, '?'))} {kind}: {code(why(verdict) or 'no reason given')}"
+            yield wrapped(texts.get(verdict.rollout_id, "(this answer was not kept)"))

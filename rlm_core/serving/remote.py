@@ -1,0 +1,274 @@
+"""Answers from inference servers: `rlm serve`, mlx-lm's own, vLLM.
+
+Tokens in, tokens out: what a server wrote is taken by its token ids with the log-probability of each. Each request goes
+to whichever server has a place free, so a faster one answers more. A server that fails is left out for the rest of the
+shard and what it was asked goes to the others; when none is left, the shard fails and its task is tried again.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from rlm_core.config import RolloutSection
+from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault, one_line
+from rlm_core.model.decoding import Completion, Request
+from rlm_core.model.language import Language
+from rlm_core.records import PolicyRef
+from rlm_core.serving.pointers import fingerprint_of
+
+_READY_S = 30.0
+"""How long a server has to say that it is there, and who it is."""
+_HEALTH_EVERY_S = 10.0
+"""How often it is asked while it answers: from a host that was cut off nothing comes, not even an error."""
+_LOOK_EVERY_S = 0.5
+"""How long a request to stop may go unnoticed."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Unusable(Exception):
+    """A server did not answer, or not in a way that can be used: others may."""
+
+
+def answers_from_servers(
+    learner: PolicyRef,
+    language: Language,
+    requests: Sequence[Request],
+    section: RolloutSection,
+    on_tokens: Callable[[int, int], None],
+) -> list[Completion]:
+    """Answer every request, as `Policy.sample` does, by `section.servers`.
+
+    The draws are the servers' own: a request's seed decides nothing here.
+
+    Args:
+        on_tokens: as in `Policy.sample`; what it raises ends all requests.
+
+    Raises:
+        AdapterError: a server has another base model or does not have the learner's adapter.
+        ConfigError: the token's environment variable is not set.
+        InfrastructureFault: no server answers any more.
+    """
+    return asyncio.run(_Asking(learner, language, requests, section, on_tokens).run())
+
+
+@dataclass(frozen=True)
+class _Answer:
+    tokens: list[int]
+    logprobs: list[float]
+
+
+class _Asking:
+    """One shard's requests on their way."""
+
+    def __init__(
+        self,
+        learner: PolicyRef,
+        language: Language,
+        requests: Sequence[Request],
+        section: RolloutSection,
+        on_tokens: Callable[[int, int], None],
+    ):
+        self._learner, self._language, self._section, self._on_tokens = learner, language, section, on_tokens
+        self._requests = requests
+        self._waiting: asyncio.Queue[int] = asyncio.Queue()
+        self._done: dict[int, Completion] = {}
+        self._over = asyncio.Event()
+        self._faults: list[str] = []
+
+    async def run(self) -> list[Completion]:
+        async with httpx.AsyncClient(headers=_headers(self._section), timeout=None) as client:
+            ready = [url for url in self._section.servers if await self._is_ready(client, url)]
+            places = -(-self._section.batch_size // max(1, len(ready)))
+            for index in range(len(self._requests)):
+                self._waiting.put_nowait(index)
+            asking = [asyncio.create_task(self._ask_one_server(client, url, places)) for url in ready]
+            try:
+                await self._watch(asking)
+            finally:
+                await _cancel(asking)
+        if len(self._done) < len(self._requests):
+            raise InfrastructureFault(f"rollout.servers: none answers any more; {'; '.join(self._faults)}")
+        return [self._done[index] for index in range(len(self._requests))]
+
+    async def _watch(self, asking: Sequence[asyncio.Task[None]]) -> None:
+        """Until all is answered or nobody asks any more; raises what one of them raised, or what a report does."""
+        running = set(asking)
+        while running:
+            ended, running = await asyncio.wait(running, timeout=_LOOK_EVERY_S)
+            self._on_tokens(0, 0)
+            for task in ended:
+                task.result()
+
+    async def _is_ready(self, client: httpx.AsyncClient, url: str) -> bool:
+        """Whether a server can be asked.
+
+        Raises:
+            AdapterError: it answers, and would answer as another policy.
+        """
+        try:
+            await _get(client, f"{url}/health")
+            if self._section.server_kind == "rlm":
+                self._check_identity(url, await _get(client, f"{url}/v1/models"))
+        except _Unusable as fault:
+            self._leave_out(url, fault)
+            return False
+        return True
+
+    def _check_identity(self, url: str, content: Any) -> None:
+        models = content.get("data", []) if isinstance(content, dict) else []
+        found = {model.get("system_fingerprint"): model for model in models}
+        if fingerprint_of(self._learner) in found:
+            return
+        bases = {model.get("base") for model in models}
+        if bases == {None} or not models:
+            raise AdapterError(f"{url} does not say whose weights it serves; see rollout.server_kind")
+        if self._learner.fingerprint not in bases:
+            raise AdapterError(f"{url} serves another base model than {self._learner.base!r}")
+        known = ", ".join(f"{model['id']} ({str(model['adapter'] or 'base')[:12]})" for model in models)
+        raise AdapterError(f"{url} does not have the adapter {self._learner.name[:12]} of this project but {known}")
+
+    def _leave_out(self, url: str, fault: _Unusable) -> None:
+        text = f"{url}: {fault}"
+        if text not in self._faults:
+            self._faults.append(text)
+            _log.warning("rollout: a server is asked less or no more: %s", text)
+
+    async def _ask_one_server(self, client: httpx.AsyncClient, url: str, places: int) -> None:
+        """Ask a server until all is answered, by this or another one, or it cannot be asked any more."""
+        asking = {asyncio.create_task(self._keep_busy(client, url)) for _ in range(places)}
+        health = asyncio.create_task(self._until_gone(client, url))
+        over = asyncio.create_task(self._over.wait())
+        try:
+            while asking:
+                ended, _ = await asyncio.wait({*asking, health, over}, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended & asking:
+                    task.result()
+                asking -= ended
+                if ended & {health, over}:
+                    return
+        finally:
+            await _cancel([*asking, health, over])
+
+    async def _keep_busy(self, client: httpx.AsyncClient, url: str) -> None:
+        """Keep one place of a server busy, until it refuses."""
+        while True:
+            index = await self._waiting.get()
+            try:
+                completion = await self._ask(client, url, self._requests[index])
+            except _Unusable as fault:
+                self._waiting.put_nowait(index)
+                return self._leave_out(url, fault)
+            except asyncio.CancelledError:
+                self._waiting.put_nowait(index)
+                raise
+            self._done[index] = completion
+            self._on_tokens(len(completion.tokens), 1)
+            if len(self._done) == len(self._requests):
+                self._over.set()
+
+    async def _until_gone(self, client: httpx.AsyncClient, url: str) -> None:
+        try:
+            while True:
+                await asyncio.sleep(_HEALTH_EVERY_S)
+                await _get(client, f"{url}/health")
+        except _Unusable as fault:
+            self._leave_out(url, fault)
+
+    async def _ask(self, client: httpx.AsyncClient, url: str, request: Request) -> Completion:
+        try:
+            response = await client.post(f"{url}/v1/completions", json=self._body(request))
+        except httpx.HTTPError as error:
+            raise _Unusable(one_line(error) or type(error).__name__) from error
+        content = _content(response)
+        if not isinstance(content, dict):
+            raise _Unusable("its answer is no JSON object")
+        if self._section.server_kind == "rlm" and content.get("system_fingerprint") != fingerprint_of(self._learner):
+            raise AdapterError(f"{url} answered as {content.get('system_fingerprint')!r}, not as {self._learner.name}")
+        try:
+            return self._completion(request, _read(content))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise _Unusable(f"its answer has no token ids with log-probabilities: {error!r}") from error
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        section = self._section
+        body = {
+            "prompt": list(request.prompt_tokens),
+            "max_tokens": section.max_tokens,
+            "temperature": section.temperature,
+            "top_p": section.top_p,
+        }
+        if section.server_kind == "vllm":
+            # A model's own generation config would be followed by vLLM in what is not said.
+            neutral = {"repetition_penalty": 1.0, "min_p": 0.0, "top_k": section.top_k or -1}
+            return body | neutral | {"model": section.server_model, "logprobs": 1, "return_token_ids": True}
+        body |= {"top_k": section.top_k, "logprobs": True}
+        if section.server_kind == "rlm":
+            return body | {"model": self._learner.name}
+        text = self._language.prompt_text(request.prompt_tokens)
+        if text is None:
+            raise AdapterError(f"{self._learner.base!r}: mlx_lm.server would not read a prompt as it is meant")
+        adapter = self._learner.adapter
+        model = section.server_model or self._learner.base
+        return body | {"prompt": text, "model": model} | ({"adapters": adapter.path} if adapter else {})
+
+    def _completion(self, request: Request, answer: _Answer) -> Completion:
+        """The answer up to where ours end: servers go on after a whole block of code, and may know fewer end tokens."""
+        if len(answer.tokens) != len(answer.logprobs) or not answer.tokens:
+            raise ValueError(f"{len(answer.tokens)} tokens, {len(answer.logprobs)} log-probabilities")
+        for length in range(1, len(answer.tokens) + 1):
+            reason = self._language.why_ended(request, answer.tokens[:length], self._section.stop_after_code)
+            if reason:
+                return Completion(answer.tokens[:length], answer.logprobs[:length], reason)
+        if len(answer.tokens) < self._section.max_tokens:
+            raise ValueError("it ended without an end token")
+        return Completion(answer.tokens, answer.logprobs, "length")
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _headers(section: RolloutSection) -> dict[str, str]:
+    name = section.server_token_env
+    if name is None:
+        return {}
+    token = os.environ.get(name, "").strip()
+    if not token:
+        raise ConfigError(f"rollout.server_token_env = {name!r}: this environment variable is not set")
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def _get(client: httpx.AsyncClient, url: str) -> Any:
+    try:
+        response = await client.get(url, timeout=_READY_S)
+    except httpx.HTTPError as error:
+        raise _Unusable(one_line(error) or type(error).__name__) from error
+    return _content(response)
+
+
+def _content(response: httpx.Response) -> Any:
+    """Raises _Unusable when a server refuses."""
+    if response.status_code != 200:
+        raise _Unusable(f"{response.status_code}: {one_line(response.text, 200)}")
+    try:
+        return response.json() if response.content else {}
+    except ValueError as error:
+        raise _Unusable("its answer is not JSON") from error
+
+
+def _read(content: dict[str, Any]) -> _Answer:
+    """What was written, by vLLM or by mlx-lm. Raises KeyError and the like when it is not there."""
+    choice = content["choices"][0]
+    logprobs = choice["logprobs"]
+    if "content" in logprobs:
+        entries = logprobs["content"]
+        return _Answer([int(entry["id"]) for entry in entries], [float(entry["logprob"]) for entry in entries])
+    return _Answer(list(map(int, choice["token_ids"])), list(map(float, logprobs["token_logprobs"])))

@@ -1,0 +1,1 @@
+"""What `rlm init` writes."""

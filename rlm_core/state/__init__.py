@@ -1,0 +1,1 @@
+"""What a project keeps between iterations, and who may change it."""

@@ -1,0 +1,47 @@
+"""A project's directory: one ledger, one lock, and a directory for each iteration."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlm_core.state.lock import Holder, locked
+
+
+@dataclass(frozen=True)
+class Project:
+    """Where a project's files are."""
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.sqlite"
+
+    @property
+    def ledger_backup(self) -> Path:
+        return self.root / "ledger.backup.sqlite"
+
+    @property
+    def runs(self) -> Path:
+        """Where the directories of the iterations are."""
+        return self.root / "runs"
+
+    def run(self, iteration: int) -> Path:
+        """The directory of an iteration's files."""
+        return self.runs / f"{iteration:04d}"
+
+    @contextmanager
+    def held(
+        self,
+        wait_s: float = 0.0,
+        flow_run: str | None = None,
+        on_wait: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[Holder | None]:
+        """Hold the project: one iteration at a time. Arguments and errors are those of `locked`.
+
+        Yields:
+            The holder before, when it was killed without letting go.
+        """
+        with locked(self.root / "lock", wait_s, flow_run, on_wait) as lock:
+            yield lock.before

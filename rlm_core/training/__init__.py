@@ -1,0 +1,1 @@
+"""From judged rollouts to a candidate: batches, methods, optimizer steps."""
