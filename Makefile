@@ -57,7 +57,7 @@ test-serving: setup ## rlm serve with OpenAI's client, and rollouts through it
 test-slow: setup ## with the real default model, and against other implementations where they are installed
 	$(PYTEST) -rs tests/slow
 
-chaos: setup ## kill -9 at 50 moments of an iteration, in each stage with the real model, and of worker and server; half an hour if nothing else runs
+chaos: setup ## kill -9 at 50 moments of an iteration, in each stage with the real model, of worker and server; memory over 20 iterations. Half an hour
 	$(PYTEST) -s tests/chaos
 	RLM_CHAOS_SERVED=$${RLM_CHAOS_SERVED:-8} $(PYTEST) -s tests/served/test_kills.py
 

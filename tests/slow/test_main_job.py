@@ -18,7 +18,9 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which `rlm run` was called once."""
+    """A project in which `rlm run` was called once: that of RLM_SMOKE_PROJECT, or a new one."""
+    if given := os.environ.get("RLM_SMOKE_PROJECT"):
+        return Path(given)
     root = tmp_path_factory.mktemp("smoke")
     config = root / "smoke.yaml"
     config.write_text(f"project: {root / 'project'}\n{SMOKE.read_text()}")
