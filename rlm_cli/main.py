@@ -1,4 +1,8 @@
-"""`rlm`: run iterations, look at a project, check the machine."""
+"""`rlm`: run iterations, look at a project, check the machine.
+
+Each command imports what it needs when it is called, so that help and errors come at once: MLX, mlx-lm and Prefect take
+seconds to import.
+"""
 
 import sys
 import traceback
@@ -7,25 +11,10 @@ from typing import Annotated
 
 import typer
 
-from rlm_cli import show
-from rlm_cli.compare import compare_reports
-from rlm_cli.doctor import examine_machine, heal_ledger
-from rlm_cli.embedded import run_iterations
-from rlm_cli.exam import run_exam
-from rlm_cli.export import export_policy
-from rlm_cli.init import init_project
-from rlm_cli.judge import judge_by_hand
-from rlm_cli.prune import prune_project
-from rlm_cli.report import report_project, show_iteration
-from rlm_cli.rollback import roll_back
-from rlm_cli.selftest import run_self_test
-from rlm_cli.serve import serve_project
-from rlm_cli.up import bring_up
 from rlm_core.config import VerifySection, load_config
 from rlm_core.errors import RlmError, UsageError
 from rlm_core.problems import Mode
 from rlm_core.starter.new_project import CONFIG_NAME
-from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 
 DEFAULT_CONFIG = CONFIG_NAME if Path(CONFIG_NAME).is_file() else "configs/quick.yaml"
@@ -50,6 +39,8 @@ def init(
     ] = None,
 ) -> None:
     """Make a project: a config with every setting explained, problems, an exam. Nothing is overwritten."""
+    from rlm_cli.init import init_project
+
     init_project(directory, from_)
 
 
@@ -64,6 +55,9 @@ def run(
 
     An iteration that was interrupted is continued from what it had finished.
     """
+    from rlm_cli import show
+    from rlm_cli.embedded import run_iterations
+
     project = Project(Path(load_config(config).project))
     for result in run_iterations(config, iterations):
         show.outcome(result, project)
@@ -72,6 +66,9 @@ def run(
 @app.command()
 def status(config: ConfigOption = Path(DEFAULT_CONFIG)) -> None:
     """Show where a project stands: its incumbent, its best score, the iteration to come."""
+    from rlm_cli import show
+    from rlm_core.state.ledger import open_ledger
+
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
         show.status(project, ledger)
@@ -83,6 +80,9 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per iteration.")] = False,
 ) -> None:
     """List the finished iterations with their scores and decisions."""
+    from rlm_cli import show
+    from rlm_core.state.ledger import open_ledger
+
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
         show.history(ledger, as_json)
@@ -95,6 +95,8 @@ def show_one(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the pages as they are written.")] = False,
 ) -> None:
     """Show an iteration: its stages, samples of its problems, answers to be looked at, and the gate's page."""
+    from rlm_cli.report import show_iteration
+
     show_iteration(Project(Path(load_config(config).project)), iteration, as_markdown)
 
 
@@ -109,6 +111,8 @@ def report(
     ] = None,
 ) -> None:
     """Show what a project has come to: its learning curve and its iterations. No server is needed."""
+    from rlm_cli.report import report_project
+
     report_project(Project(Path(load_config(config).project)), as_html, output)
 
 
@@ -118,6 +122,8 @@ def rollback(
     config: ConfigOption = Path(DEFAULT_CONFIG),
 ) -> None:
     """Go back to what an earlier iteration accepted. It is recorded, and later iterations keep their numbers."""
+    from rlm_cli.rollback import roll_back
+
     settings = load_config(config)
     roll_back(Project(Path(settings.project)), settings.model.base, iteration)
 
@@ -131,6 +137,8 @@ def prune(
     ] = False,
 ) -> None:
     """Remove adapters that were rejected, and rollouts and verdicts of old iterations."""
+    from rlm_cli.prune import prune_project
+
     prune_project(Project(Path(load_config(config).project)), keep, yes)
 
 
@@ -153,6 +161,9 @@ def verify(
 
     Exits 0 when the answer passed or the sandbox holds, 1 when not, 2 when it could not be judged or tried.
     """
+    from rlm_cli.judge import judge_by_hand
+    from rlm_cli.selftest import run_self_test
+
     section = load_config(config).verify if config else VerifySection()
     given = {"sandbox": sandbox, "partial_credit": partial_credit}
     section = section.model_copy(update={name: value for name, value in given.items() if value is not None})
@@ -191,6 +202,8 @@ def exam(
 
     A report of the same policy, suite, settings and code is not made again.
     """
+    from rlm_cli.exam import run_exam
+
     run_exam(load_config(config), policy, suite, samples, temperature, max_tokens, seed, output, as_json)
 
 
@@ -201,6 +214,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
     """Compare two reports on the same exam: difference, interval, p-value, and where the second is better or worse."""
+    from rlm_cli.compare import compare_reports
+
     compare_reports(first, second, as_json)
 
 
@@ -214,6 +229,8 @@ def export(
     config: ConfigOption = Path(DEFAULT_CONFIG),
 ) -> None:
     """Fuse the accepted adapter into its base: a model of its own with a card, examined again before it is in place."""
+    from rlm_cli.export import export_policy
+
     export_policy(load_config(config), policy, target, gguf)
 
 
@@ -229,6 +246,8 @@ def up(
 
     What is there already is used. At the end all that was started is stopped; the next run continues from there.
     """
+    from rlm_cli.up import bring_up
+
     bring_up(port, home, at_once)
 
 
@@ -247,6 +266,8 @@ def serve(
 
     How many requests it takes on, and how large ones, is in the config's section serve; see docs/serving.md.
     """
+    from rlm_cli.serve import serve_project
+
     serve_project(load_config(config), host, port, token_env)
 
 
@@ -258,6 +279,8 @@ def doctor(
     config: ConfigOption = Path(DEFAULT_CONFIG),
 ) -> None:
     """Check this machine: the BLAS under MLX, the compiler, the sandboxes, the default model. Exits 1 on a failure."""
+    from rlm_cli.doctor import examine_machine, heal_ledger
+
     if rebuild_ledger:
         heal_ledger(Project(Path(load_config(config).project)))
     else:

@@ -8,11 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rlm_core.conclude import PAGE
 from rlm_core.phrases import counted, megabytes, scores, useful_groups
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
-from rlm_core.state.project import Project
+from rlm_core.state.project import GATE_PAGE, Project
 from rlm_core.state.prune import size_of
 from rlm_core.summary import Summary, claims
 
@@ -48,7 +47,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
             rows[name] = _compared(comparison)
     rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
     run = project.run(summary.iteration)
-    rows["files"] = f"{_shown(run)}, {megabytes(size_of(run))}; {PAGE} there explains the decision"
+    rows["files"] = f"{_shown(run)}, {megabytes(size_of(run))}; {GATE_PAGE} there explains the decision"
     rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
     _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
     _print_rows(rows)

@@ -12,22 +12,19 @@ from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
 from rlm_core.gate import Lineage, decide, nothing_learnt
-from rlm_core.iteration import DECISION, Iteration
+from rlm_core.iteration import Iteration
 from rlm_core.pages.exam_answers import answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page
 from rlm_core.proposals.claims import Claims
-from rlm_core.records import ExamReport, GateDecision, Record, Rejection, Rollout, StageResult, Verdict
+from rlm_core.records import ExamReport, GateDecision, Record, Rejection, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.rounds import asked_problems
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.ledger_backup import back_up
-from rlm_core.state.project import Project
+from rlm_core.state.project import DECISION, GATE_PAGE, Project
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
-from rlm_core.train import TrainReport
 
 RecordT = TypeVar("RecordT", bound=Record)
-
-PAGE = "gate.md"
 
 
 class Exams:
@@ -89,7 +86,7 @@ def explain(iteration: Iteration, config: Config, decision: GateDecision, traine
         )
     report = read_record(Path(trained.files["report"].path), TrainReport)
     text = page(decision, suites, config.gate, report, config.train)
-    write_text(Path(iteration.directory, PAGE), text)
+    write_text(Path(iteration.directory, GATE_PAGE), text)
     return text
 
 

@@ -19,12 +19,11 @@ from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import Base, open_ledger
-from rlm_core.state.project import Project
+from rlm_core.state.project import DECISION, Project
 from rlm_core.training.rehearsal import write_corpus
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 
-DECISION = "decision.json"
 """A directory that has it belongs to a finished iteration."""
 
 

@@ -197,6 +197,21 @@ class PolicyRef(Record):
         return self.adapter.sha256 if self.adapter else "base"
 
 
+class TrainReport(Record):
+    """The candidate and how it came about. `candidate` is None when no group had a spread of rewards to learn from."""
+
+    candidate: AdapterRef | None
+    steps: int
+    groups: int
+    useful_groups: int
+    reward_mean: float
+    tokens: int
+    """Of the rollouts trained on, once per epoch."""
+    rehearsed: int = 0
+    """Earlier answers that were trained on too; `rehearsal.jsonl` has them."""
+    duration_s: float
+
+
 class Recited(Record):
     """No model, but answers that every problem brings along: what an exam must score right, and what it must not."""
 

@@ -8,9 +8,8 @@ from pydantic import Field
 
 from rlm_core.problems import Problem
 from rlm_core.proposals.claims import Claims
-from rlm_core.records import Record, Rejection, Rollout, Verdict
+from rlm_core.records import Record, Rejection, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import ProblemOutcome
-from rlm_core.train import TrainReport
 from rlm_core.verify import sandbox_used
 
 

@@ -9,7 +9,7 @@ from rlm_core.config import RolloutSection, TrainSection
 from rlm_core.files import digest, read_jsonl, write_jsonl, write_record
 from rlm_core.model.adapters import check_trainable
 from rlm_core.model.policy import Policy, device_policy_to_train
-from rlm_core.records import AdapterRef, FileRef, PolicyRef, Record, Rollout, StageResult, Verdict
+from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.seeds import derive_seed
 from rlm_core.state.ledger import CorpusAnswer
 from rlm_core.training.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
@@ -19,21 +19,6 @@ from rlm_core.verify import require_few_faults
 
 OPTIMIZER_STATE = "optimizer.safetensors"
 REHEARSAL = "rehearsal.jsonl"
-
-
-class TrainReport(Record):
-    """The candidate and how it came about. `candidate` is None when no group had a spread of rewards to learn from."""
-
-    candidate: AdapterRef | None
-    steps: int
-    groups: int
-    useful_groups: int
-    reward_mean: float
-    tokens: int
-    """Of the rollouts trained on, once per epoch."""
-    rehearsed: int = 0
-    """Earlier answers that were trained on too; `rehearsal.jsonl` has them."""
-    duration_s: float
 
 
 def run(

@@ -123,6 +123,12 @@ def test_importing_the_whole_core_does_not_load_prefect() -> None:
     assert (ended.returncode, ended.stdout.strip()) == (0, "[]"), ended.stderr
 
 
+def test_the_command_starts_without_what_is_slow_to_import() -> None:
+    script = "import rlm_cli.main, sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(ast.literal_eval(ended.stdout)) & {"prefect", "mlx_lm", "transformers", "scipy", "httpx"} == set()
+
+
 MLX_LM = [
     f"rlm_core/{name}.py"
     for name in ("export/gguf", "model/policy", "model/shared_prompt", "serving/generator", "serving/handler")

@@ -7,8 +7,7 @@ from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.pages.exam_answers import Answers
 from rlm_core.pages.markdown import fenced, side_by_side, table, wrapped
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison
-from rlm_core.train import TrainReport
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison, TrainReport
 
 _SHOWN = 5
 """Problems gained and lost whose answers are shown, of each suite."""

@@ -5,13 +5,12 @@ from html import escape
 
 from markdown_it import MarkdownIt
 
-from rlm_core.conclude import PAGE
 from rlm_core.errors import StageFailed
 from rlm_core.pages.curve import points, svg
 from rlm_core.pages.iteration_page import iteration_page, read_ended
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.state.ledger import Iteration, Ledger
-from rlm_core.state.project import Project
+from rlm_core.state.project import GATE_PAGE, Project
 
 _SHOWN = 20
 """Newest iterations whose pages are in the file."""
@@ -54,7 +53,7 @@ def iteration_texts(project: Project, number: int) -> Iterator[str]:
         StageFailed: a file of the iteration is missing or damaged.
     """
     yield iteration_page(read_ended(project, number))
-    gate = project.run(number) / PAGE
+    gate = project.run(number) / GATE_PAGE
     if gate.is_file():
         yield gate.read_text()
 

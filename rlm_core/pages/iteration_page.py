@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlm_core.files import read_jsonl, read_record, read_shards
-from rlm_core.iteration import DECISION
 from rlm_core.pages.gate_page import heading
 from rlm_core.pages.markdown import code, fenced, side_by_side, table, wrapped
 from rlm_core.pages.suspects import suspects, why
@@ -13,7 +12,7 @@ from rlm_core.phrases import counted, useful_groups
 from rlm_core.problems import Problem
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.rounds import asked_problems
-from rlm_core.state.project import Project
+from rlm_core.state.project import DECISION, Project
 from rlm_core.summary import Summary, claims
 
 _SAMPLES = 3

@@ -9,13 +9,12 @@ from pathlib import Path
 from rlm_core.config import Config, load_config
 from rlm_core.errors import LedgerError, RlmError
 from rlm_core.files import read_record, read_shards, write_atomic
-from rlm_core.iteration import DECISION
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.base_model import base_path, fingerprint
 from rlm_core.records import AdapterRef, GateDecision, Rollout, Verdict
 from rlm_core.rounds import asked_problems
 from rlm_core.state.ledger import WAY_OUT, Base, Ledger, open_ledger
-from rlm_core.state.project import Project
+from rlm_core.state.project import DECISION, Project
 from rlm_core.summary import Summary, outcomes
 
 

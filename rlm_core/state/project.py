@@ -7,6 +7,10 @@ from pathlib import Path
 
 from rlm_core.state.lock import Holder, locked
 
+DECISION = "decision.json"
+GATE_PAGE = "gate.md"
+"""In an iteration's directory."""
+
 
 @dataclass(frozen=True)
 class Project:

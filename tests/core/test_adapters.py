@@ -23,8 +23,8 @@ from rlm_core.iteration import check
 from rlm_core.model import policy as policy_module
 from rlm_core.model.adapters import check_trainable, read_adapter
 from rlm_core.model.policy import Policy, load_policy
-from rlm_core.records import AdapterRef
-from rlm_core.train import TrainReport, train
+from rlm_core.records import AdapterRef, TrainReport
+from rlm_core.train import train
 from rlm_core.training.batches import Experience, experience_from, minibatches
 from rlm_core.training.trainer import Trainer
 from tests.conftest import MakeConfig

@@ -89,7 +89,7 @@ def test_a_project_without_iterations_says_so(rlm: Rlm, settings: Settings, tmp_
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_doctor_ends_with_what_it_found(rlm: Rlm, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    monkeypatch.setattr("rlm_cli.main.examine_machine", lambda: code)
+    monkeypatch.setattr("rlm_cli.doctor.examine_machine", lambda: code)
     assert rlm("doctor").code == code
 
 

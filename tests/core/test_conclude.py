@@ -11,10 +11,9 @@ from rlm_core.errors import StageFailed
 from rlm_core.files import write_record
 from rlm_core.iteration import Iteration
 from rlm_core.model.adapters import WEIGHTS
-from rlm_core.records import AdapterRef, ExamReport, FileRef, PolicyRef, StageResult
+from rlm_core.records import AdapterRef, ExamReport, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.project import Project
-from rlm_core.train import TrainReport
 from tests import tiny
 from tests.core.exam_reports import report
 

@@ -10,9 +10,8 @@ from rlm_core.files import write_jsonl, write_record
 from rlm_core.gate import Lineage, PastScores, decide, nothing_learnt
 from rlm_core.pages.exam_answers import Answers, GivenAnswer, answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page, side_by_side
-from rlm_core.records import AdapterRef, ExamReport, Rollout, Verdict
+from rlm_core.records import AdapterRef, ExamReport, Rollout, TrainReport, Verdict
 from rlm_core.state.project import Project
-from rlm_core.train import TrainReport
 from tests.core.exam_reports import pair, report
 
 CANDIDATE = AdapterRef(path="runs/0007/adapter", sha256="c" * 64)

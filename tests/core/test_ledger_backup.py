@@ -15,12 +15,11 @@ from rlm_core.files import write_json, write_jsonl, write_record
 from rlm_core.model.base_model import fingerprint
 from rlm_core.problems import Problem
 from rlm_core.proposals.claims import Claims
-from rlm_core.records import AdapterRef, Rollout, Verdict
+from rlm_core.records import AdapterRef, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.ledger_backup import back_up, rebuild
 from rlm_core.state.project import Project
 from rlm_core.summary import outcomes, summarise
-from rlm_core.train import TrainReport
 from tests.core.test_ledger import decision
 
 TOLD = ("next_iteration", "incumbent", "base", "past_scores", "problems", "corpus_size")

@@ -16,8 +16,9 @@ from rlm_core.config import Config, RehearsalSection, TrainSection
 from rlm_core.errors import Interrupted
 from rlm_core.files import read_jsonl
 from rlm_core.model.policy import Policy, load_policy
+from rlm_core.records import TrainReport
 from rlm_core.state.ledger import CorpusAnswer
-from rlm_core.train import TrainReport, train
+from rlm_core.train import train
 from rlm_core.training.batches import Experience, Rehearsed, Sample, micro_batch, minibatches, with_rehearsed
 from rlm_core.training.losses import Divisors
 from rlm_core.training.methods import METHODS

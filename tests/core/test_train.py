@@ -12,9 +12,9 @@ from rlm_core import progress
 from rlm_core.config import AdapterSection, RolloutSection, TrainSection, VerifySection
 from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.model.policy import load_policy
-from rlm_core.records import AdapterRef
+from rlm_core.records import AdapterRef, TrainReport
 from rlm_core.rollout import sample_rollouts
-from rlm_core.train import TrainReport, train
+from rlm_core.train import train
 from rlm_core.training.batches import experience_from
 from rlm_core.training.methods import METHODS
 from rlm_core.verify import judge_rollouts
