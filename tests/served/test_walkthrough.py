@@ -23,7 +23,8 @@ pytestmark = pytest.mark.timeout(900)
 
 DOC = (ROOT / "docs" / "deployments.md").read_text()
 LINES = re.findall(r"^ {4}((?:prefect|rlm) .+)$", DOC, re.MULTILINE)
-NOTIFY = "prefect automation create --from-file automations/notify.yaml"
+CREATE = "prefect automation create --from-file automations/"
+NOTIFY, REEXAMINE = f"{CREATE}notify.yaml", f"{CREATE}reexamine.yaml"
 UP = "rlm up"
 RUN = "prefect deployment run "
 
@@ -31,7 +32,7 @@ RUN = "prefect deployment run "
 def test_no_command_is_left_out() -> None:
     """Those that are not in this file are run by the fixture `machine`, by test_up.py and by test_deployments.py."""
     here = [line for line in LINES if line.startswith((RUN, "rlm show", "rlm report"))]
-    assert [UP, *SETUP, CANCEL, NOTIFY] == [line for line in LINES if line not in here]
+    assert [UP, *SETUP, CANCEL, NOTIFY, REEXAMINE] == [line for line in LINES if line not in here]
 
 
 def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeConfig) -> None:
@@ -93,6 +94,18 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
         server.server_close()
 
 
+def create_automation(machine: Machine, line: str, directory: Path, **action: object) -> None:
+    """Do what `line` says with the file that it names, in whose action this is filled in; it is about any project."""
+    [*words, name] = line.split()
+    content = yaml.safe_load((ROOT / name).read_text())
+    [automation] = content["automations"]
+    automation["trigger"]["match"] = {"prefect.resource.id": "rlm.project.*"}
+    automation["actions"][0] |= action
+    file = directory / "automation.yaml"
+    file.write_text(yaml.safe_dump(content))
+    machine.follow(" ".join([*words, str(file)]))
+
+
 _BLOCK = """
 import sys
 from prefect.blocks.notifications import CustomWebhookNotificationBlock as Block
@@ -107,11 +120,7 @@ def test_the_automation_tells_of_a_failure(machine: Machine, make_config: MakeCo
         made = subprocess.run(
             [sys.executable, "-c", _BLOCK, url], env=machine.env, capture_output=True, text=True, check=True
         )
-        content = yaml.safe_load((ROOT / "automations" / "notify.yaml").read_text())
-        content["automations"][0]["actions"][0]["block_document_id"] = made.stdout.strip()
-        file = tmp_path / "notify.yaml"
-        file.write_text(yaml.safe_dump(content))
-        machine.follow(NOTIFY.replace("automations/notify.yaml", str(file)))
+        create_automation(machine, NOTIFY, tmp_path, block_document_id=made.stdout.strip())
         run = machine.made_by(machine.follow(RUN + "iterate/iterate", "--param", f"config={config}"))
         machine.wait_until_over(run)
         project = str(config.with_name("project"))
@@ -119,3 +128,18 @@ def test_the_automation_tells_of_a_failure(machine: Machine, make_config: MakeCo
     [told] = [message for message in got if project in message["body"]]
     assert told["subject"] == "rlm.failed"
     assert "/no/such/suite.yaml" in told["body"]
+
+
+def test_the_other_automation_examines_what_was_accepted(
+    machine: Machine, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    config = make_config(gate={"rule": "threshold", "threshold": 0.0})
+    [deployment] = machine.ask("/deployments/filter", {"deployments": {"name": {"any_": ["exam"]}}})
+    examined = yaml.safe_load((ROOT / "automations" / "reexamine.yaml").read_text())["automations"][0]["actions"][0]
+    parameters = examined["parameters"] | {"config": str(config), "suite": str(tmp_path / "holdout.jsonl")}
+    before = len(machine.runs("exam"))
+    create_automation(machine, REEXAMINE, tmp_path, deployment_id=deployment["id"], parameters=parameters)
+    machine.follow(RUN + "iterate/iterate --watch", "--param", f"config={config}")
+    wait_for(lambda: len(machine.runs("exam")) > before)
+    run = machine.wait_until_over(machine.runs("exam")[-1]["id"])
+    assert (run["state_name"], run["parameters"]["policy"]) == ("Completed", "incumbent"), run["state"]
