@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/quick.yaml
 ARM ?= seed-1
+PROJECT ?= quick
 # A file of exact versions with their digests: `make setup LOCK=ci.lock` installs those and no others.
 LOCK ?=
 # OpenBLAS threads and parallel tests fight over the cores. Tests with the real model, and those with clusters, servers
@@ -14,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -q
 PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling learn gate-sim mutants check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling learn gate-sim screenshots mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,6 +89,9 @@ gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in 
 learn: setup ## six iterations with the default model, and what they taught; ARM=seed-1, seed-2 or control
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python bench/learn.py $(ARM)
+
+screenshots: ## the pictures of the docs anew, from a server that is up and has an iteration of PROJECT; needs chromium
+	$(BIN)/python docs/screenshots.py $(PROJECT)
 
 mutants: setup ## which share of small changes to the code that decides its tests notice; below 85 % it fails. Hours
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
