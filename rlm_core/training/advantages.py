@@ -48,7 +48,7 @@ def leave_one_out(rewards_G: Sequence[float]) -> np.ndarray:
     differs by a factor that is the same for groups of the same size.
     """
     group = len(rewards_G)
-    return centred(rewards_G) * (group / (group - 1) if group > 1 else 1.0)
+    return centred(rewards_G) * (group / max(group - 1, 1))
 
 
 def overlong_penalties(lengths_G: Sequence[int], max_tokens: int, buffer: int) -> np.ndarray:
@@ -68,5 +68,5 @@ def overlong_penalties(lengths_G: Sequence[int], max_tokens: int, buffer: int) -
     Returns:
         float64 [G], between -1 and 0.
     """
-    into_buffer = np.asarray(lengths_G, dtype=np.float64) - (max_tokens - buffer)
+    into_buffer = np.asarray(lengths_G) - (max_tokens - buffer)
     return -np.clip(into_buffer / buffer, 0.0, 1.0)

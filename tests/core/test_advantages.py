@@ -47,10 +47,15 @@ def test_leaving_one_out_is_the_mean_of_the_others_as_its_name_says(rewards: lis
 
 
 def test_overlong_penalties_by_hand() -> None:
-    # A limit of 20 with a buffer of 4: free up to 16, then a quarter for each token.
+    # A limit of 20 with a buffer of 4: free up to 16, then a quarter for each token, and never more than 1.
     np.testing.assert_array_equal(
-        overlong_penalties([1, 16, 17, 18, 19, 20], max_tokens=20, buffer=4), [0, 0, -0.25, -0.5, -0.75, -1]
+        overlong_penalties([1, 16, 17, 18, 19, 20, 25], max_tokens=20, buffer=4), [0, 0, -0.25, -0.5, -0.75, -1, -1]
     )
+
+
+@every
+def test_whole_rewards_give_advantages_that_are_no_whole_numbers(advantages: Advantages) -> None:
+    assert advantages([1, 1]).dtype == advantages([1, 0]).dtype == np.float64
 
 
 @every
