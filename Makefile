@@ -97,7 +97,7 @@ mutants: setup ## which share of small changes to the code that decides its test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
 	$(BIN)/python bench/mutants.py
 
-check: setup ## style, types
+check: setup ## style, and the types of everything, tests and benches included
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

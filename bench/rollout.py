@@ -10,6 +10,7 @@ its best counts. Sides take turns; medians of several rounds are compared. Exits
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 from figures import Figure, finish, print_machine
@@ -86,7 +87,7 @@ def one_at_a_time(policy: Policy, asked: list[tuple[int, ...]]) -> int:
         steps = stream_generate(
             policy.model, policy.tokenizer, list(prompt), max_tokens=TOKENS, sampler=make_sampler(temp=1.0)
         )
-        tokens += sum(step.logprobs[step.token].item() <= 0 for step in steps)
+        tokens += sum(bool(step.logprobs[step.token] <= 0) for step in steps)
     return tokens
 
 
@@ -108,7 +109,7 @@ def main() -> None:
     print(f"{PROBLEMS} prompts of {min(map(len, asked))} to {max(map(len, asked))} tokens, {GROUP} answers of {TOKENS}")
     sides: dict[str, Callable[[], int]] = {"this project": lambda: ours(policy, asked)}
     for size in BATCH_SIZES:
-        sides[f"batch_generate, batches of {size}"] = lambda size=size: batched(policy, asked, size)  # type: ignore[misc]
+        sides[f"batch_generate, batches of {size}"] = partial(batched, policy, asked, size)
     sides["one at a time"] = lambda: one_at_a_time(policy, asked)
     rates: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):

@@ -44,7 +44,8 @@ def policy_and_sequences(our_layers: bool = False) -> tuple[Any, list[int], list
     from rlm_core.model import policy as policies
 
     if not our_layers:
-        policies.use_fast_swiglu = policies.use_shared_attention = lambda _model: 0
+        for layers in ("use_fast_swiglu", "use_shared_attention"):
+            setattr(policies, layers, lambda _model: 0)
     policy = policies.load_policy(DEFAULT_MODEL)
     policy.add_adapter(TrainSection().adapter, seed=1)
     generator = np.random.default_rng(0)

@@ -11,8 +11,7 @@ from flows.runners import VerifyRunner
 from rlm_core.config import RolloutSection
 from rlm_core.progress import report, stopped
 from rlm_core.rounds import Rounds, Shard, announce
-
-Result = dict[str, Any]
+from tasks.stage import Result
 
 _LOOK_EVERY_S = 0.5
 """How long a request to stop may go unnoticed while nothing else happens."""

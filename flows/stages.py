@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from prefect import Task
 from prefect.futures import PrefectFuture
 
 from flows.approval import ask_in_ui
@@ -19,11 +20,9 @@ from tasks.gate import conclude, gate
 from tasks.generate import generate
 from tasks.mutate import mutate
 from tasks.rollout import rollout
-from tasks.stage import placed, results_of
+from tasks.stage import Result, placed, results_of
 from tasks.train import train
 from tasks.verify import verify
-
-Result = dict[str, Any]
 
 
 class Stages:
@@ -35,7 +34,7 @@ class Stages:
         self._suites = {"benchmark": config.evaluate.benchmark, "holdout": config.evaluate.holdout}
 
     def generate(self) -> Result:
-        return self._task(generate)(
+        made: Result = self._task(generate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
             learner=self._it.learner,
             section=self._config.generate,
@@ -43,9 +42,10 @@ class Stages:
             project_seed=self._config.seed,
             iteration=self._it.number,
         )
+        return made
 
     def mutate(self, proposals: Result) -> Result:
-        return self._task(mutate)(
+        made: Result = self._task(mutate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
             learner=self._it.learner,
             proposals=proposals,
@@ -54,10 +54,11 @@ class Stages:
             project_seed=self._config.seed,
             iteration=self._it.number,
         )
+        return made
 
     def filter(self, *proposals: Result) -> Result:
         read = [self._config.generate.bank, *self._suites.values()]
-        return self._task(filter_problems, "filter")(
+        made: Result = self._task(filter_problems, "filter")(
             **self._common(self._config.prefect.verify_timeout_s, reads=read, judges=True),
             project=self._it.project,
             proposals=list(proposals),
@@ -69,6 +70,7 @@ class Stages:
             iteration=self._it.number,
             reserve=int(self._config.rollout.resample_budget * self._config.generate.problems),
         )
+        return made
 
     def rollout_and_verify(self, problems: Result) -> tuple[list[Result], list[Result]]:
         """Fan out over shards; a shard is verified as soon as its rollouts are there. Useless groups are replaced."""
@@ -80,7 +82,7 @@ class Stages:
             ).run(Rounds.of(results_of(problems, self._it.directory), self._config.rollout), self._config.rollout)
 
     def _rollout(self, problems: Result, shard: Shard) -> PrefectFuture[Result]:
-        return self._task(rollout, f"rollout {shard.shown}").submit(
+        asked: PrefectFuture[Result] = self._task(rollout, f"rollout {shard.shown}").submit(
             **self._common(self._config.prefect.rollout_timeout_s),
             learner=self._it.learner,
             problems=problems,
@@ -88,6 +90,7 @@ class Stages:
             section=self._config.rollout,
             seed=self._it.stage_seed("rollout"),
         )
+        return asked
 
     def _verify(self, problems: Result, shard: Shard, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
         return runner.submit(
@@ -100,7 +103,7 @@ class Stages:
         )
 
     def train(self, rollouts: list[Result], verdicts: list[Result]) -> Result:
-        return self._task(train)(
+        made: Result = self._task(train)(
             **self._common(self._config.prefect.train_timeout_s),
             learner=self._it.learner,
             rollouts=rollouts,
@@ -112,6 +115,7 @@ class Stages:
             iteration=self._it.number,
             corpus=self._it.corpus,
         )
+        return made
 
     def evaluate(self, trained: Result) -> list[Result]:
         """Exams of the base model, the incumbent and the candidate; those that were sat before are not sat again."""
@@ -139,7 +143,7 @@ class Stages:
         decision = approved(proposed, page, self._config.gate, ask_in_ui)
         return conclude(self._it, self._config, decision, made, rollouts, verdicts, trained, exams)
 
-    def _task(self, stage: Any, run_name: str | None = None) -> Any:
+    def _task(self, stage: Task[..., Result], run_name: str | None = None) -> Task[..., Result]:
         name = f"iteration {self._it.number} · {run_name or stage.name}"
         return placed(stage, self._it, self._config.prefect, task_run_name=name)
 

@@ -81,7 +81,7 @@ def rests_for(tries: Sequence[Try], iteration: int) -> int:
     in_a_row = next((n for n, each in enumerate(reversed(measured)) if each.teaches), len(measured))
     if in_a_row == 0:
         return 0
-    rest = min(2**in_a_row - 1, _LONGEST_REST)
+    rest = min((1 << in_a_row) - 1, _LONGEST_REST)
     return max(0, measured[-1].iteration + rest + 1 - iteration)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from rlm_core import filter as core
 from rlm_core.config import FilterSection, GenerateSection, VerifySection
 from rlm_core.records import StageResult
-from tasks.stage import results_of, stage_task
+from tasks.stage import Result, results_of, stage_task
 
 
 @stage_task(
@@ -17,7 +17,7 @@ from tasks.stage import results_of, stage_task
 def filter_problems(
     directory: str,
     project: str,
-    proposals: list[dict],
+    proposals: list[Result],
     generate: GenerateSection,
     suites: dict[str, str],
     section: FilterSection,

@@ -13,7 +13,7 @@ from rlm_core.state.prune import keep_newest
 from rlm_core.trackers import tell_trackers
 from tasks.events import tell
 from tasks.pages import publish, publish_ended
-from tasks.stage import TAGS, results_of
+from tasks.stage import TAGS, Result, results_of
 
 
 @task(
@@ -23,7 +23,7 @@ from tasks.stage import TAGS, results_of
     description="The candidate is compared with the incumbent.",
     persist_result=False,
 )
-def gate(iteration: Iteration, config: Config, trained: dict, exams: list[dict]) -> tuple[GateDecision, str]:
+def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Result]) -> tuple[GateDecision, str]:
     """The decision by the configured rule, and its page."""
     decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
     publish(iteration, decision, page)
@@ -42,12 +42,12 @@ def conclude(
     iteration: Iteration,
     config: Config,
     decision: GateDecision,
-    made: list[dict],
-    rollouts: list[dict],
-    verdicts: list[dict],
-    trained: dict,
-    exams: list[dict],
-) -> dict:
+    made: list[Result],
+    rollouts: list[Result],
+    verdicts: list[Result],
+    trained: Result,
+    exams: list[Result],
+) -> Result:
     """Decision and summary, as JSON data."""
     training, reports = _result(iteration, trained), _results(iteration, exams)
     if decision.approval is not None:  # what a person answered is not on the page yet
@@ -70,9 +70,9 @@ def conclude(
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
 
 
-def _result(iteration: Iteration, returned: dict) -> StageResult:
+def _result(iteration: Iteration, returned: Result) -> StageResult:
     return results_of(returned, iteration.directory)
 
 
-def _results(iteration: Iteration, returned: list[dict]) -> list[StageResult]:
+def _results(iteration: Iteration, returned: list[Result]) -> list[StageResult]:
     return [_result(iteration, each) for each in returned]

@@ -5,14 +5,14 @@ from pathlib import Path
 from rlm_core import mutate as core
 from rlm_core.config import GenerateSection, MutateSection
 from rlm_core.records import PolicyRef, StageResult
-from tasks.stage import results_of, stage_task
+from tasks.stage import Result, results_of, stage_task
 
 
 @stage_task(version=2, description="Problems are varied.", reads=["mutate", "generate.bank", "generate.problems"])
 def mutate(
     directory: str,
     learner: PolicyRef,
-    proposals: dict,
+    proposals: Result,
     generate: GenerateSection,
     section: MutateSection,
     project_seed: int,

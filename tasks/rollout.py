@@ -6,7 +6,7 @@ from rlm_core import rollout as core
 from rlm_core.config import RolloutSection
 from rlm_core.records import PolicyRef, StageResult
 from rlm_core.rounds import Shard
-from tasks.stage import results_of, stage_task
+from tasks.stage import Result, results_of, stage_task
 
 
 @stage_task(
@@ -26,7 +26,7 @@ from tasks.stage import results_of, stage_task
     ],
 )
 def rollout(
-    directory: str, learner: PolicyRef, problems: dict, shard: Shard, section: RolloutSection, seed: int
+    directory: str, learner: PolicyRef, problems: Result, shard: Shard, section: RolloutSection, seed: int
 ) -> StageResult:
     asked = results_of(problems, directory).files[shard.source]
     return core.run(Path(directory), learner, asked, shard, section, seed)

@@ -20,13 +20,16 @@ from rlm_core.progress import time_limit
 from rlm_core.records import StageResult
 from tasks.caching import RESULTS, StagePolicy
 
+Result = dict[str, Any]
+"""A `StageResult` as JSON data: what a stage task returns, and what others are given of it."""
+
 TAGS = ["rlm"]
 """The same for all stages: each new set of tags costs a task most of a second, in which Prefect asks for its limits."""
 
 
 def stage_task(
     version: int, description: str, reads: Sequence[str], ignores: Sequence[str] = ()
-) -> Callable[[Callable[..., StageResult]], Task[..., dict[str, Any]]]:
+) -> Callable[[Callable[..., StageResult]], Task[..., Result]]:
     """Make a task of a function that returns a StageResult.
 
     The function's first parameter is the iteration's `directory`. The task takes two parameters more: `timeout_s`, the
@@ -38,8 +41,8 @@ def stage_task(
         description: one line for the UI.
     """
 
-    def decorate(function: Callable[..., StageResult]) -> Task[..., dict[str, Any]]:
-        def run(timeout_s: float, files: dict[str, str], **parameters: Any) -> dict[str, Any]:  # noqa: ARG001  files: for the key
+    def decorate(function: Callable[..., StageResult]) -> Task[..., Result]:
+        def run(timeout_s: float, files: dict[str, str], **parameters: Any) -> Result:  # noqa: ARG001  files: for the key
             started = time.monotonic()
             with time_limit(timeout_s):
                 result = function(**parameters)
@@ -62,7 +65,9 @@ def stage_task(
     return decorate
 
 
-def placed(stage: Task[..., dict[str, Any]], iteration: Iteration, section: PrefectSection, **options: Any) -> Any:
+def placed(
+    stage: Task[..., Result], iteration: Iteration, section: PrefectSection, **options: Any
+) -> Task[..., Result]:
     """The task with its results kept in the iteration's directory and the configured retries.
 
     `options` go to `Task.with_options`, such as `task_run_name`.
@@ -70,7 +75,7 @@ def placed(stage: Task[..., dict[str, Any]], iteration: Iteration, section: Pref
     return stage.with_options(result_storage=Path(iteration.directory, RESULTS), **_retries(section), **options)
 
 
-def unplaced(stage: Task[..., dict[str, Any]], section: PrefectSection, **options: Any) -> Any:
+def unplaced(stage: Task[..., Result], section: PrefectSection, **options: Any) -> Task[..., Result]:
     """The task outside of any iteration: with the configured retries, and no result kept by Prefect."""
     return stage.with_options(cache_policy=NO_CACHE, persist_result=False, **_retries(section), **options)
 

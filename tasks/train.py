@@ -5,7 +5,7 @@ from pathlib import Path
 from rlm_core import train as core
 from rlm_core.config import RolloutSection, TrainSection
 from rlm_core.records import FileRef, PolicyRef, StageResult
-from tasks.stage import results_of, stage_task
+from tasks.stage import Result, results_of, stage_task
 
 
 @stage_task(
@@ -17,8 +17,8 @@ from tasks.stage import results_of, stage_task
 def train(
     directory: str,
     learner: PolicyRef,
-    rollouts: list[dict],
-    verdicts: list[dict],
+    rollouts: list[Result],
+    verdicts: list[Result],
     section: TrainSection,
     max_failed_share: float,
     rollout: RolloutSection,

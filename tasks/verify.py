@@ -5,7 +5,7 @@ from pathlib import Path
 from rlm_core import verify as core
 from rlm_core.config import VerifySection
 from rlm_core.records import StageResult
-from tasks.stage import results_of, stage_task
+from tasks.stage import Result, results_of, stage_task
 
 
 @stage_task(
@@ -14,7 +14,7 @@ from tasks.stage import results_of, stage_task
     reads=["verify"],
     ignores=["verify.workers", "verify.max_failed_share"],
 )
-def verify(directory: str, problems: dict, source: str, rollouts: dict, section: VerifySection) -> StageResult:
+def verify(directory: str, problems: Result, source: str, rollouts: Result, section: VerifySection) -> StageResult:
     asked = results_of(problems, directory).files[source]
     answers = results_of(rollouts, directory).files["rollouts"]
     return core.run(Path(directory), asked, answers, section)

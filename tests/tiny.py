@@ -13,10 +13,10 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
-from mlx.utils import tree_flatten
 from mlx_lm.models import llama
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from rlm_core.model.tensors import flat
 from rlm_core.problems import Problem
 
 CONFIG = {
@@ -79,7 +79,7 @@ def make_model(directory: Path, seed: int = 0) -> Path:
     mx.random.seed(seed)
     model = llama.Model(llama.ModelArgs.from_dict(arguments))
     _teach(model, tokenizer, seed)
-    mx.save_safetensors(str(directory / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    mx.save_safetensors(str(directory / "model.safetensors"), flat(model.parameters()), {"format": "mlx"})
     end, start = tokenizer.token_to_id("<|end|>"), tokenizer.token_to_id("<|start|>")
     (directory / "config.json").write_text(json.dumps({**arguments, "eos_token_id": end, "bos_token_id": start}))
     return directory

@@ -61,7 +61,8 @@ def _fast_class(kind: type[nn.Module]) -> type[nn.Module]:
     """A gated MLP's class with the fast activation. Parameters and their names are the same."""
 
     def call(mlp: Any, states: mx.array) -> mx.array:
-        return mlp.down_proj(swiglu(mlp.gate_proj(states), mlp.up_proj(states)))
+        output: mx.array = mlp.down_proj(swiglu(mlp.gate_proj(states), mlp.up_proj(states)))
+        return output
 
     return type(kind.__name__, (kind,), {"__call__": call})
 

@@ -51,7 +51,8 @@ class Language:
     def text(self, tokens: Sequence[int]) -> str:
         """An answer's text, without the token that ended it."""
         kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
-        return self.tokenizer.decode(list(kept))
+        text: str = self.tokenizer.decode(list(kept))
+        return text
 
     def answer_tokens(self, text: str) -> tuple[int, ...]:
         """An answer's text as token ids, with the token that ends an answer: what `text` undoes."""
@@ -62,10 +63,12 @@ class Language:
         """The token that ends an answer in the chat template, which need not be the tokenizer's own end token."""
         if self.tokenizer.chat_template is not None:
             turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-            for token in reversed(list(self.tokenizer.apply_chat_template(turns))):
+            tokens: list[int] = list(self.tokenizer.apply_chat_template(turns))
+            for token in reversed(tokens):
                 if token in self._end_tokens:
                     return token
-        return self.tokenizer.eos_token_id
+        own: int = self.tokenizer.eos_token_id
+        return own
 
     def why_ended(self, request: Request, tokens: Sequence[int], stop_after_code: bool) -> FinishReason | None:
         """Why an answer ends with its last token; None when it goes on, as far as the words are concerned."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_unflatten
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import dequantize_model, load_model, load_tokenizer, save_model
@@ -31,7 +31,7 @@ from rlm_core.model.draws import Sampling
 from rlm_core.model.head import chosen_logprobs
 from rlm_core.model.language import Language
 from rlm_core.model.shared_prompt import PromptCache, use_shared_attention
-from rlm_core.model.tensors import write_tensors
+from rlm_core.model.tensors import flat, read_tensors, write_tensors
 from rlm_core.records import AdapterRef
 
 _device = threading.RLock()
@@ -142,11 +142,13 @@ class Policy(Language):
         return self._head(self._hidden(tokens, None))
 
     def _hidden(self, tokens: mx.array, caches: list[Any] | None) -> mx.array:
-        return self.model.model(tokens, cache=caches)
+        hidden: mx.array = self.model.model(tokens, cache=caches)
+        return hidden
 
     def _head(self, hidden: mx.array) -> mx.array:
         head = getattr(self.model, "lm_head", None)
-        return head(hidden) if head is not None else self.model.model.embed_tokens.as_linear(hidden)
+        logits: mx.array = head(hidden) if head is not None else self.model.model.embed_tokens.as_linear(hidden)
+        return logits
 
     def add_adapter(self, shape: AdapterSection, seed: int) -> None:
         """Make an untrained adapter, which changes nothing yet, and make only it trainable.
@@ -225,7 +227,7 @@ class Policy(Language):
 
     def trainable(self) -> dict[str, mx.array]:
         """The trainable parameters by name: those of the adapter."""
-        return dict(tree_flatten(self.model.trainable_parameters()))
+        return flat(self.model.trainable_parameters())
 
     def save_adapter(self, directory: Path, origin: dict[str, Any]) -> AdapterRef:
         """Write the adapter in mlx-lm's format; `origin` (source adapter, run, iteration …) goes into its config."""
@@ -248,7 +250,7 @@ class Policy(Language):
     @property
     def dtype(self) -> mx.Dtype:
         """Of the weights; where they differ, that of the first."""
-        weights: dict[str, mx.array] = dict(tree_flatten(self.model.parameters()))
+        weights = flat(self.model.parameters())
         return next(value.dtype for value in weights.values() if value.dtype in _FLOATS)
 
 
@@ -425,8 +427,8 @@ def _put_on(model: nn.Module, base: str, adapter: AdapterRef) -> AdapterSection:
 
 def _check_names(model: nn.Module, adapter: AdapterRef) -> None:
     """Raises ValueError when the adapter's weights are not exactly those that are trainable in the model."""
-    expected = dict(tree_flatten(model.trainable_parameters()))
-    found: Any = mx.load(str(Path(adapter.path, adapters.WEIGHTS)))
+    expected = flat(model.trainable_parameters())
+    found = read_tensors(Path(adapter.path, adapters.WEIGHTS))
     # mlx-lm leaves what is missing at random values; what the config does not name would be lost when saving.
     if odd := sorted(expected.keys() ^ found.keys()):
         raise ValueError(f"weights and config do not agree about {odd[0]} and {len(odd) - 1} others")

@@ -1,13 +1,30 @@
-"""Arrays on disk, whole or absent like all other files."""
+"""Arrays by their names, and on disk, whole or absent like all other files."""
 
 import errno
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from rlm_core.errors import one_line
 from rlm_core.files import write_atomic
+
+
+def flat(tree: Any) -> dict[str, mx.array]:
+    """The arrays of a model's parameters, a gradient or an optimizer's state by their dotted names."""
+    return dict(tree_flatten(tree))
+
+
+def read_tensors(path: Path) -> dict[str, mx.array]:
+    """The arrays of a safetensors file by their names.
+
+    Raises:
+        FileNotFoundError, RuntimeError, ValueError: as MLX says that it is missing or damaged.
+    """
+    loaded: Any = mx.load(str(path))
+    return dict(loaded)
 
 
 def write_tensors(path: Path, arrays: Mapping[str, mx.array], information: Mapping[str, str] | None = None) -> Path:

@@ -4,7 +4,8 @@ The answers are in answers.yaml; what they reach for is planted by canaries.py; 
 became of it.
 """
 
-from rlm_core.selftest.answers import MODES, Mode
+from rlm_core.problems import Mode
+from rlm_core.selftest.answers import MODES
 from rlm_core.selftest.report import SelfTest, Tried
 from rlm_core.selftest.run import LIMITS, self_test
 

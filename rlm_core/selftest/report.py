@@ -1,7 +1,8 @@
 """What a self-test found."""
 
+from rlm_core.problems import Mode
 from rlm_core.records import Record
-from rlm_core.selftest.answers import Mode, Must
+from rlm_core.selftest.answers import Must
 
 
 class Tried(Record):

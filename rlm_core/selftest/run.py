@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from rlm_core.errors import InfrastructureFault
+from rlm_core.problems import Mode
 from rlm_core.sandbox import Limits, Sandbox
 from rlm_core.sandbox.text import readable
 from rlm_core.sandbox.zygote import Role
-from rlm_core.selftest.answers import MODES, BundledAnswer, Mode, bundled
+from rlm_core.selftest.answers import MODES, BundledAnswer, bundled
 from rlm_core.selftest.canaries import Canaries, planted
 from rlm_core.selftest.machinery import Machinery, can_list_processes
 from rlm_core.selftest.report import SelfTest, Tried

@@ -114,7 +114,7 @@ class Ledger:
     def next_iteration(self) -> int:
         """Number of the iteration to run: one more than the last that a gate decided."""
         [last] = self._connection.execute("SELECT COALESCE(MAX(number), 0) FROM iterations").fetchone()
-        return last + 1
+        return int(last) + 1
 
     def incumbent(self) -> AdapterRef | None:
         """The adapter that was last accepted, or None for the base model."""
@@ -248,7 +248,7 @@ class Ledger:
     def corpus_size(self) -> int:
         """Answers in the corpus."""
         [count] = self._connection.execute("SELECT COUNT(*) FROM corpus").fetchone()
-        return count
+        return int(count)
 
     def _state(self, key: str) -> Any:
         row = self._connection.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()

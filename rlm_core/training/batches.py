@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar, final
 
 import mlx.core as mx
 import numpy as np
@@ -51,6 +52,7 @@ class Experience:
         return float(np.mean(rewards)) if rewards else 0.0
 
 
+@final
 @dataclass(frozen=True)
 class MicroBatch:
     """Rollouts of one problem as arrays: `prompt` int [1, P]; the others [B, T], padded on the right."""
@@ -69,6 +71,7 @@ class MicroBatch:
     compared: int = 0
 
 
+@final
 @dataclass(frozen=True)
 class Rehearsed:
     """One earlier answer as arrays: `prompt` int [1, P], `answer` int [1, T], its end token included."""
@@ -79,6 +82,9 @@ class Rehearsed:
 
 Batch = MicroBatch | Rehearsed
 """What is in memory at once."""
+
+OfOneKind = TypeVar("OfOneKind", MicroBatch, Rehearsed, Batch)
+"""Where batches go in and come out: those of one kind stay of that kind."""
 
 
 def experience_from(

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlm_core import progress
 from rlm_core.model.policy import Policy, Scorer
-from rlm_core.training.batches import Batch, MicroBatch
+from rlm_core.training.batches import Batch, MicroBatch, OfOneKind
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ Step = Sequence[Batch]
 
 
 def scored(
-    policy: Policy, steps: Sequence[Step], temperature: float, limit: float, with_base: bool
-) -> list[list[Batch]]:
+    policy: Policy, steps: Sequence[Sequence[OfOneKind]], temperature: float, limit: float, with_base: bool
+) -> list[list[OfOneKind]]:
     """The same batches with the log-probabilities of their answers before training.
 
     All of them before the first step, so that a second copy of the base model is in memory only until then. Rehearsed
@@ -61,7 +61,7 @@ def mismatch(step: Step) -> float:
     return sum(batch.mismatch for batch in rollouts) / compared if compared else 0.0
 
 
-def _check(policy: Policy, step: Step, temperature: float) -> list[Batch]:
+def _check(policy: Policy, step: Sequence[OfOneKind], temperature: float) -> list[OfOneKind]:
     """The step with the sampler's log-probabilities; those of one answer are compared with the trainer's."""
     batches = list(step)
     checked = False
@@ -82,7 +82,7 @@ def _measured_on_one(policy: Policy, batch: MicroBatch, temperature: float) -> M
     return _measured(batch, found, rows)
 
 
-def _rescored(policy: Policy, batch: Batch, temperature: float) -> Batch:
+def _rescored(policy: Policy, batch: OfOneKind, temperature: float) -> OfOneKind:
     if not isinstance(batch, MicroBatch):
         return batch
     old = policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
@@ -97,7 +97,7 @@ def _measured(batch: MicroBatch, found: mx.array, rows: slice) -> MicroBatch:
     return replace(batch, mismatch=float(difference.sum()), compared=int(mask.sum()))
 
 
-def _compared(base: Scorer, batch: Batch, temperature: float) -> Batch:
+def _compared(base: Scorer, batch: OfOneKind, temperature: float) -> OfOneKind:
     if not isinstance(batch, MicroBatch):
         return batch
     reference = base(batch.prompt, batch.answers, temperature)

@@ -10,17 +10,17 @@ import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
 import numpy as np
-from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx.utils import tree_map, tree_unflatten
 
 from rlm_core import progress
 from rlm_core.config import TrainSection
 from rlm_core.errors import AdapterError, StageFailed
 from rlm_core.files import write_jsonl
 from rlm_core.model.policy import Policy
-from rlm_core.model.tensors import write_tensors
+from rlm_core.model.tensors import flat, read_tensors, write_tensors
 from rlm_core.records import Record, Share
 from rlm_core.training import rescoring
-from rlm_core.training.batches import Batch, Experience, MicroBatch, Rehearsed
+from rlm_core.training.batches import Batch, Experience, MicroBatch, OfOneKind, Rehearsed
 from rlm_core.training.losses import Divisors, Scored, importance_weights, k3_divergence
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -142,7 +142,7 @@ class Trainer:
             )
         return metrics
 
-    def scored(self, steps: Sequence[Sequence[Batch]]) -> list[list[Batch]]:
+    def scored(self, steps: Sequence[Sequence[OfOneKind]]) -> list[list[OfOneKind]]:
         """The same batches with what the policies before training make of their answers; see `rescoring`."""
         section = self.section
         return rescoring.scored(
@@ -207,7 +207,7 @@ class Trainer:
 
     def _write_checkpoint(self, metrics: Sequence[StepMetrics]) -> None:
         arrays = {f"weights.{name}": value for name, value in self.policy.trainable().items()}
-        arrays |= {f"optimizer.{name}": value for name, value in _flat(self.optimizer.state).items()}
+        arrays |= {f"optimizer.{name}": value for name, value in flat(self.optimizer.state).items()}
         information = {"identity": self.identity, "metrics": "\n".join(step.model_dump_json() for step in metrics)}
         write_tensors(self.directory / CHECKPOINT, arrays, information)
 
@@ -231,7 +231,7 @@ class Trainer:
 
     def write_optimizer(self, path: Path) -> None:
         """Write the optimizer's state, for the iteration that trains on from this candidate."""
-        write_tensors(path, _flat(self.optimizer.state))
+        write_tensors(path, flat(self.optimizer.state))
 
     def read_optimizer(self, path: Path) -> None:
         """Go on with an earlier optimizer's state; an adapter from elsewhere has none and starts afresh.
@@ -242,7 +242,7 @@ class Trainer:
         if not path.is_file():
             return
         try:
-            state = dict(mx.load(str(path)))  # type: ignore[arg-type]
+            state = read_tensors(path)
         except (RuntimeError, ValueError) as error:
             raise AdapterError(f"{path} is damaged; without it, training starts with a fresh optimizer") from error
         state.pop("learning_rate", None)
@@ -276,10 +276,6 @@ def _figures_of_samples(step: Sequence[MicroBatch]) -> dict[str, Any]:
         "answer_length_mean": float(np.mean(lengths)),
         "truncated_share": float(np.mean([sample.rollout.finish_reason == "length" for sample in samples])),
     }
-
-
-def _flat(state: Any) -> dict[str, mx.array]:
-    return dict(tree_flatten(state))
 
 
 def _schedule(section: TrainSection) -> Any:

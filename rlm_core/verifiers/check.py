@@ -42,7 +42,8 @@ def check_problem(problem: Problem, limits: Limits, functions: Collection[str], 
     }
     try:
         for part in parts(problem.verifier):
-            checks.get(type(part), lambda _: None)(part)
+            if check := checks.get(type(part)):
+                check(part)
     except ProblemError as error:
         raise ProblemError(f"{_called(problem)}: {error}") from error
 

@@ -72,7 +72,8 @@ def find(name: str, functions: Collection[str]) -> Callable[..., Any]:
         ) from error
     if not callable(found):
         raise ProblemError(f"the verifier {name} is no function but a {type(found).__name__}")
-    return found
+    function: Callable[..., Any] = found
+    return function
 
 
 def sources(functions: Iterable[str]) -> dict[str, str]:

@@ -222,7 +222,8 @@ def to_json(tree: Tree) -> JsonValue:
             raise NotJson("is or holds text that is not Unicode")
         return tree
     if not isinstance(tree, list):
-        return tree
+        scalar: bool | int | None = tree
+        return scalar
     tag, *parts = tree
     if tag in _SEQUENCES:
         return [to_json(part) for part in parts]

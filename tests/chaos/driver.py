@@ -16,10 +16,12 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import flows.iterate
 from rlm_core import progress
 from rlm_core.errors import RlmError
+from rlm_core.iteration import begin
 from rlm_core.progress import Progress
 
 
@@ -85,12 +87,11 @@ def count_writes(killer: Killer) -> None:
         def __exit__(self, *args: Any) -> Any:
             return around(super().__exit__)(*args)
 
-    sqlite3.connect = lambda *args, **kwargs: connect(*args, **{"factory": Connection, **kwargs})  # type: ignore[assignment]
+    sqlite3.connect = lambda *args, **kwargs: connect(*args, **{"factory": Connection, **kwargs})
 
 
 def main() -> None:
     config, notes, killer = sys.argv[1], Notes(Path(sys.argv[2])), Killer((sys.argv[3:] or ["never"])[0])
-    begin = flows.iterate.begin
 
     def begin_and_say(*args: Any) -> Any:
         iteration = begin(*args)
@@ -105,10 +106,9 @@ def main() -> None:
         if report.done:
             killer.report(report.stage)
 
-    flows.iterate.begin = begin_and_say
     started = time.monotonic()
     try:
-        with progress.listening(listen):
+        with mock.patch("flows.iterate.begin", begin_and_say), progress.listening(listen):
             result = flows.iterate.iterate(config)
     except RlmError as error:
         sys.exit(error.exit_code)

@@ -86,7 +86,8 @@ def outcome(project: Project, iteration: int = 1) -> dict[str, Any]:
     run = project.run(iteration)
     content = {path.name: json.loads(path.read_text()) for path in sorted((run / "exams").glob("*.json"))}
     content["decision"] = json.loads((run / "decision.json").read_text())
-    return without_measured(content)
+    lasting: dict[str, Any] = without_measured(content)
+    return lasting
 
 
 def without_measured(content: Any) -> Any:

@@ -74,8 +74,7 @@ def test_the_default_model_in_every_stage(tmp_path: Path, capsys: pytest.Capture
     expected = outcome(project)
     say("one iteration without a kill has ended")
     shutil.rmtree(project.root)
-    again = set()
-    before = set()
+    again, before = set[str](), set[str]()
     for stage in STAGES:
         killed = run_iteration(config, f"report:{stage}", timeout_s=3_600)
         assert killed.code == -9, (stage, killed.errors)

@@ -1,5 +1,8 @@
 """Attention of answers to a shared prompt is attention: value, gradient, and only where mlx-lm's models ask for it."""
 
+from types import ModuleType
+from typing import Any
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -13,12 +16,13 @@ HEADS = {"as many heads of queries as of keys": (4, 4), "three to one": (6, 2)}
 SIZES = {"several tokens": (3, 7, 11), "one token": (2, 1, 5), "one row": (1, 4, 1)}
 
 
-@pytest.fixture(params=HEADS.values(), ids=HEADS)
+@pytest.fixture(params=list(HEADS.values()), ids=list(HEADS))
 def heads(request: pytest.FixtureRequest) -> tuple[int, int]:
-    return request.param
+    queries, keys = request.param
+    return queries, keys
 
 
-@pytest.fixture(params=SIZES.values(), ids=SIZES)
+@pytest.fixture(params=list(SIZES.values()), ids=list(SIZES))
 def arrays(request: pytest.FixtureRequest, heads: tuple[int, int]) -> list[mx.array]:
     """Queries, the prompt's keys and values, the answers', and a weight for each number of the output."""
     (rows, tokens, prompt), (queries, keys), width = request.param, heads, 8
@@ -73,13 +77,18 @@ def test_a_later_token_has_no_influence_at_all(arrays: list[mx.array]) -> None:
 
 
 @pytest.mark.parametrize("architecture", [llama, qwen3], ids=lambda module: module.__name__)
-def test_a_model_of_this_kind_uses_it_for_the_answers_to_a_shared_prompt(architecture, monkeypatch) -> None:
+def test_a_model_of_this_kind_uses_it_for_the_answers_to_a_shared_prompt(
+    architecture: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = _model(architecture)
     assert use_shared_attention(model)
     calls: list[int] = []
-    monkeypatch.setattr(
-        "rlm_core.model.shared_prompt.attend", lambda *given: calls.append(given[0].shape[2]) or attend(*given)
-    )
+
+    def noted(queries: mx.array, *others: Any) -> mx.array:
+        calls.append(queries.shape[2])
+        return attend(queries, *others)
+
+    monkeypatch.setattr("rlm_core.model.shared_prompt.attend", noted)
     prompt, answers = mx.array([[1, 2, 3]]), mx.array([[4, 5], [6, 7]])
     caches = [PromptCache() for _ in model.layers]
     model(prompt, cache=caches)
@@ -97,7 +106,7 @@ def test_elsewhere_than_on_a_cpu_mlx_has_better_attention(monkeypatch: pytest.Mo
     assert llama.scaled_dot_product_attention is scaled_dot_product_attention
 
 
-def _model(architecture):
+def _model(architecture: ModuleType) -> Any:
     sizes = {
         "model_type": architecture.__name__.rpartition(".")[2],
         "hidden_size": 16,

@@ -3,6 +3,7 @@ written. The parsers have tables of their own beside them; these go through the 
 
 import json
 import sqlite3
+from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ LEDGERS: list[tuple[bytes, str]] = [
 
 
 def test_there_are_a_hundred_of_them() -> None:
-    assert sum(map(len, (SETTINGS, TEXTS, PROBLEMS, COMMANDS, BASES, ADAPTERS, LEDGERS))) >= 100
+    every: list[Sized] = [SETTINGS, TEXTS, PROBLEMS, COMMANDS, BASES, ADAPTERS, LEDGERS]
+    assert sum(map(len, every)) >= 100
 
 
 @pytest.fixture

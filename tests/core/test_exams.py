@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlm_core
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.exams import key as keys
@@ -146,7 +147,7 @@ def test_the_version_of_the_code_changes_with_any_of_its_files(tmp_path: Path, m
         (tmp_path / "part").mkdir(exist_ok=True)
         (tmp_path / "part" / "module.py").write_text(content)
         (tmp_path / "__init__.py").touch()
-        monkeypatch.setattr(keys.rlm_core, "__file__", str(tmp_path / "__init__.py"))
+        monkeypatch.setattr(rlm_core, "__file__", str(tmp_path / "__init__.py"))
         code_version.cache_clear()
         versions.append(code_version())
     code_version.cache_clear()
@@ -175,7 +176,7 @@ def report(*statuses: Any, unusable: int = 0) -> ExamReport:
         for problem in PROBLEMS
         for index in (0, 1)
     ]
-    verdicts = []
+    verdicts: list[Verdict] = []
     for answer, status in zip(answers, statuses, strict=True):
         unrun = status == "failed" and sum(verdict.unusable for verdict in verdicts) < unusable
         cases = (CaseResult(outcome="not_run" if unrun else "passed" if status == "passed" else "failed"),)

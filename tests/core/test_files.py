@@ -172,8 +172,13 @@ def test_the_sha256_of_a_file_is_that_of_its_bytes(tmp_path: Path, content: byte
 def test_a_large_file_is_read_again_only_when_it_was_written_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, read = tmp_path / "a.bin", []
-    monkeypatch.setattr("rlm_core.files.sha256_of", lambda path: read.append(path) or sha256_of(path))
+    path, read = tmp_path / "a.bin", list[Path]()
+
+    def noted(path: Path) -> str:
+        read.append(path)
+        return sha256_of(path)
+
+    monkeypatch.setattr("rlm_core.files.sha256_of", noted)
     path.write_bytes(b"abc")
     assert sha256_if_written(path) == sha256_if_written(path) == sha256_of(path)
     assert len(read) == 1

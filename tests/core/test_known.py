@@ -28,7 +28,7 @@ EXAM = problem("Merge two sorted lists of numbers into one sorted list without u
 KNOWN = KnownProblems({"holdout": [EXAM], "bank": [problem("Another thing that is asked.", SOLUTION)]})
 
 
-def refused(candidate: Problem, **settings: float) -> tuple[str, Any, Any] | None:
+def refused(candidate: Problem, **settings: Any) -> tuple[str, Any, Any] | None:
     found = repeats(candidate, KNOWN, KNOWN.names, FilterSection(**settings))
     return (found.rule, found.value, found.limit) if found else None
 

@@ -81,7 +81,7 @@ def test_an_answer_is_cut_as_a_whole_when_its_own_ratio_leaves_the_range() -> No
     # One token far above the range and one below: their geometric mean is sqrt(1.6 * 0.9) = 1.2 < 1.28. Then 1.6, 1.6.
     logprobs = mx.array([[math.log(1.6), math.log(0.9)], [math.log(1.6), math.log(1.6)]])
     moved = gradient(sequence_surrogate, logprobs, mx.zeros((2, 2)), [1.0, 1.0])
-    np.testing.assert_allclose(moved, [[-1.2, -1.2], [0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(moved, [[-1.2, -1.2], [0.0, 0.0]], rtol=1e-6)
     _, cut = sequence_surrogate(scored(logprobs, mx.zeros((2, 2)), [1.0, 1.0]), CLIP)
     assert cut.tolist() == [[0, 0], [1, 1]]
 
@@ -115,7 +115,7 @@ def test_k3_by_hand_and_never_negative() -> None:
     assert k3_divergence(mx.array(-1.0), mx.array(-1.5)).item() == pytest.approx(math.exp(-0.5) + 0.5 - 1, rel=1e-5)
     mx.random.seed(0)
     a, b = mx.random.normal((50,)), mx.random.normal((50,))
-    assert mx.min(k3_divergence(a, b)).item() >= 0
+    assert (k3_divergence(a, b) >= 0).all().item()
     assert mx.max(mx.abs(k3_divergence(a, a))).item() == 0
 
 

@@ -9,10 +9,10 @@ from typing import Any, get_args
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 
 from rlm_core.config import AdapterSection, TrainSection
 from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.tensors import flat
 from rlm_core.records import Rollout, Verdict
 from rlm_core.training.batches import MicroBatch, Sample, experience_from, micro_batch, minibatches
 from rlm_core.training.losses import Divisors
@@ -70,7 +70,7 @@ def loss_and_gradient(
     loss_fn = policy_loss(section, 1.0)
     lengths = [len(answer.new) for group in groups for answer in group]
     divisors = Divisors(sum(lengths), len(lengths), max_tokens)
-    total, gradients, clipped = 0.0, [], []
+    total, gradients, clipped = 0.0, list[list[list[float]]](), list[float]()
     for group in groups:
         batch = micro_batch(samples_of(group, section, max_tokens))
         longest = batch.mask.shape[1]
@@ -84,8 +84,8 @@ def loss_and_gradient(
             return loss_fn(Fixed(x), batch, divisors)  # type: ignore[arg-type]
 
         (value, sums), gradient = mx.value_and_grad(of)(padded([answer.new for answer in group], longest, -3.0))
-        total += value.item()
-        clipped.append(sums["clip_fraction"].item() / sum(len(answer.new) for answer in group))
+        total += float(np.array(value))
+        clipped.append(float(np.array(sums["clip_fraction"])) / sum(len(answer.new) for answer in group))
         rows = np.array(gradient)
         gradients.append([rows[i, : len(answer.new)].tolist() for i, answer in enumerate(group)])
         assert not (rows * (1 - np.array(batch.mask))).any()
@@ -282,7 +282,7 @@ def gradient_of(
     divisors = trainer.divisors(batches)
     _, gradient, figures = trainer.accumulate(batches, policy_loss(section, 1.0), divisors)
     assert figures["clip_fraction"] < 0.9 * divisors.tokens, "a clip that cuts everything would hide the rest"
-    return {key: np.array(value) for key, value in tree_flatten(gradient)}
+    return {key: np.array(value) for key, value in flat(gradient).items()}
 
 
 @pytest.mark.parametrize(
@@ -316,9 +316,9 @@ def test_a_step_moves_the_adapter_and_nothing_else(
     section = TrainSection(method=name, learning_rate=1e-2, minibatch=12, adapter=LORA)
     experience = experience_from(judged.rollouts, judged.verdicts, section.settled_method(), 1.0, 20)
     policy = lora_policy(tiny_model)
-    before = {key: np.array(value) for key, value in tree_flatten(policy.model.parameters())}
+    before = {key: np.array(value) for key, value in flat(policy.model.parameters()).items()}
     metrics = Trainer(policy, section, experience, tmp_path, "it").run(minibatches(experience.useful, section, seed=0))
-    after = {key: np.array(value) for key, value in tree_flatten(policy.model.parameters())}
+    after = {key: np.array(value) for key, value in flat(policy.model.parameters()).items()}
     changed = {key for key in before if not np.array_equal(before[key], after[key])}
     assert changed == {key for key in before if key.endswith(("lora_a", "lora_b"))}
     assert all(step.applied and step.grad_norm > 0 for step in metrics)

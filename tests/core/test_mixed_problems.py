@@ -17,6 +17,7 @@ from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
 from rlm_core.rounds import Shard
+from rlm_core.sandbox import Limits
 from rlm_core.sources.suite import Suite
 from rlm_core.summary import outcomes, problem_metrics
 from rlm_core.verifiers.trivial import best_trivial_share
@@ -61,7 +62,9 @@ TESTED = Problem.model_validate(
     }
 )
 MIXED = [CODE, NUMBER, WORDS, GRADED, JSON, BOTH, TESTED]
-VERIFY = VerifySection(partial_credit=0.5, functions=("tests.core.test_mixed_problems:graded",), limits={"case_s": 1.0})
+VERIFY = VerifySection(
+    partial_credit=0.5, functions=("tests.core.test_mixed_problems:graded",), limits=Limits(case_s=1.0)
+)
 ROLLOUT = RolloutSection(group_size=16, max_tokens=20, shard_problems=7, prompt_suffix="")
 
 
@@ -158,8 +161,13 @@ def test_only_problems_with_cases_are_examples_and_parents(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[Problem] = []
-    monkeypatch.setattr(generate, "problem_json", lambda problem: shown.append(problem) or "{}")
-    monkeypatch.setattr(mutate, "problem_json", lambda problem: shown.append(problem) or "{}")
+
+    def noted(problem: Problem) -> str:
+        shown.append(problem)
+        return "{}"
+
+    monkeypatch.setattr(generate, "problem_json", noted)
+    monkeypatch.setattr(mutate, "problem_json", noted)
     incumbent = PolicyRef(base=str(tiny_model), fingerprint="f")
     bank = tiny.write_problems(tmp_path / "bank.jsonl", MIXED)
     section = GenerateSection(bank=bank, from_model=2, max_tokens=4)

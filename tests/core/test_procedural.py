@@ -3,11 +3,12 @@
 import builtins
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import JsonValue
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import filter_proposals
@@ -20,7 +21,7 @@ from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems, source
 from rlm_core.sources.procedural.compose import STARTS, STEPS, Link, Program, draw
 from rlm_core.sources.procedural.inputs import RANGES
-from rlm_core.sources.procedural.primitives import Step
+from rlm_core.sources.procedural.primitives import Argument, Step
 from rlm_core.sources.procedural.source import Known, probes, problems_of, shares
 from rlm_core.sources.procedural.trial import run_programs
 from rlm_core.sources.procedural.wording import prompt
@@ -39,12 +40,17 @@ def made(sandbox: Sandbox) -> list[Problem]:
     return problems(18, 7, 1, {1: 2.0, 2: 1.0}, sandbox)
 
 
+def parameters_of(step: Step) -> Sequence[int | str | Argument | None]:
+    every = (*step.constants, step.argument) if step.argument else step.constants
+    return every or (None,)
+
+
 def single_programs() -> list[Program]:
     """Each step with each parameter that it can have, on each start that fits."""
     return [
         Program(start, (Link(step, parameter),))
         for step in STEPS
-        for parameter in [*step.constants, *([step.argument] if step.argument else [])] or [None]
+        for parameter in parameters_of(step)
         for start in STARTS
         if start.gives == step.takes
     ]
@@ -192,7 +198,7 @@ def test_what_could_be_misread_as_one_phrase_is_told_step_by_step(names: tuple[s
 
 def test_an_input_that_the_words_leave_open_has_no_output(sandbox: Sandbox) -> None:
     programs = [program("numbers", "even", "largest"), program("words", "longest"), program("n", "half")]
-    given = [[[[1, 3]], [[2, 5]]], [[["ab", "cd"]], [["ab", "cde"]]], [[-3], [3]]]
+    given: list[list[list[JsonValue]]] = [[[[1, 3]], [[2, 5]]], [[["ab", "cd"]], [["ab", "cde"]]], [[-3], [3]]]
     assert run_programs(programs, given, sandbox) == [[[], [2]], [[], ["cde"]], [[], [1]]]
 
 

@@ -222,7 +222,7 @@ def test_a_stage_that_noticed_has_all_the_time_to_tidy_up() -> None:
 
 def test_a_restarted_limit_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with progress.time_limit(10):
         now[0] += 9
         progress.restart_time_limit()

@@ -9,13 +9,13 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 
 from rlm_core import progress
 from rlm_core.config import Config, RehearsalSection, TrainSection
 from rlm_core.errors import Interrupted
 from rlm_core.files import read_jsonl
 from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.tensors import flat
 from rlm_core.records import TrainReport
 from rlm_core.state.ledger import CorpusAnswer
 from rlm_core.train import train
@@ -138,8 +138,9 @@ def test_an_answer_becomes_the_tokens_that_a_rollout_with_this_text_has(policy: 
         )
         batch = rehearsed(policy, old, ROLLOUT.prompt_suffix)
         assert batch.prompt.tolist() == [list(rollout.prompt_tokens)]
-        assert policy.text(batch.answer.tolist()[0]) == rollout.text
-        assert batch.answer.tolist()[0][-1] == rollout.tokens[-1]
+        [tokens] = np.array(batch.answer).tolist()
+        assert policy.text(tokens) == rollout.text
+        assert tokens[-1] == rollout.tokens[-1]
 
 
 def test_the_end_token_is_that_of_the_chat_template(policy: Policy) -> None:
@@ -171,7 +172,7 @@ def test_minibatches_get_rehearsed_answers_in_proportion_to_their_rollouts(judge
 def test_a_rehearsed_answer_is_one_more_answer_with_advantage_1(policy: Policy, judged: Judged, name: str) -> None:
     """In the first step, where ratios are 1 and no method clips: the gradients are the same."""
     policy.add_adapter(LORA, seed=1)
-    weights = tree_flatten(policy.model.trainable_parameters())
+    weights = policy.trainable().items()
     mx.random.seed(0)
     policy.model.load_weights([(key, 0.1 * mx.random.normal(value.shape)) for key, value in weights], strict=False)
     rollout, verdict = judged.rollouts[0], judged.verdicts[0]
@@ -184,10 +185,10 @@ def test_a_rehearsed_answer_is_one_more_answer_with_advantage_1(policy: Policy, 
     divisors = Divisors(40, 3, 20)
     _, expected, _ = trainer.accumulate([fresh], loss_fn, divisors)
     _, gradient, figures = trainer.accumulate([old], loss_fn, divisors)
-    for (key, a), (_, b) in zip(tree_flatten(gradient), tree_flatten(expected), strict=True):
+    for (key, a), (_, b) in zip(flat(gradient).items(), flat(expected).items(), strict=True):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6), key
-    assert any(np.abs(np.array(value)).max() > 1e-4 for _, value in tree_flatten(gradient))
-    assert figures == {"rehearsal_loss": pytest.approx(-fresh.old_logprobs.sum().item(), rel=1e-4)}
+    assert any(np.abs(np.array(value)).max() > 1e-4 for value in flat(gradient).values())
+    assert figures == {"rehearsal_loss": pytest.approx(-np.array(fresh.behaviour_logprobs).sum(), rel=1e-4)}
     assert trainer.divisors([fresh, old]) == Divisors(2 * len(rollout.tokens), 2, 20)
 
 

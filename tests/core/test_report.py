@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -32,8 +33,9 @@ def project(tmp_path: Path) -> Project:
             write_jsonl(made.run(number) / "problems.jsonl", [problem])
     rollouts: list[Rollout] = []
     verdicts: list[Verdict] = []
-    for index, found in enumerate(({"cases": (TIMEOUT,)}, {"reason": EVIL})):
-        rollout, verdict = answer(problem, index, EVIL, 0.0, **found)
+    judged: list[dict[str, Any]] = [{"cases": (TIMEOUT,)}, {"reason": EVIL}]
+    for index, content in enumerate(judged):
+        rollout, verdict = answer(problem, index, EVIL, 0.0, **content)
         rollouts.append(rollout)
         verdicts.append(verdict)
     write_jsonl(made.run(2) / "rollouts" / "000.jsonl", rollouts)

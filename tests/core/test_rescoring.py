@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -19,8 +20,8 @@ from tests.core.test_train import train_here, weights
 LIMIT = TrainSection().rescore_above
 
 
-def rollouts_of(steps: list[list[MicroBatch | Rehearsed]]) -> list[MicroBatch]:
-    return [batch for step in steps for batch in step if isinstance(batch, MicroBatch)]
+def rollouts_of(steps: list[list[MicroBatch]]) -> list[MicroBatch]:
+    return [batch for step in steps for batch in step]
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def scored_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows: list[int] = []
     score = Policy.answer_logprobs
 
-    def counting(self, prompt, answers, *given, **named):
+    def counting(self: Policy, prompt: mx.array, answers: mx.array, *given: Any, **named: Any) -> mx.array:
         rows.append(answers.shape[0])
         return score(self, prompt, answers, *given, **named)
 
@@ -43,19 +44,28 @@ def scored_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-def test_own_rollouts_are_not_scored_again_but_for_one_answer_a_step(policy, steps, scored_again, caplog):
+def test_own_rollouts_are_not_scored_again_but_for_one_answer_a_step(
+    policy: Policy, steps: list[list[MicroBatch]], scored_again: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
     scored = rescoring.scored(policy, steps, 1.0, LIMIT, with_base=False)
     assert scored_again == [1] * len(steps)
     assert not caplog.records
     for before, after in zip(rollouts_of(steps), rollouts_of(scored), strict=True):
-        assert np.array_equal(after.old_logprobs, before.behaviour_logprobs)
+        assert after.old_logprobs is not None
+        assert np.array_equal(np.array(after.old_logprobs), np.array(before.behaviour_logprobs))
     longest = [max(len(sample.rollout.tokens) for sample in step[0].samples) for step in steps]
     assert [step[0].compared for step in scored] == longest
     assert all(0 < rescoring.mismatch(step) < 1e-4 for step in scored)
 
 
 @pytest.mark.parametrize("limit", [0, LIMIT])
-def test_answers_of_another_sampler_are_all_scored_again_with_the_reason(policy, steps, scored_again, caplog, limit):
+def test_answers_of_another_sampler_are_all_scored_again_with_the_reason(
+    policy: Policy,
+    steps: list[list[MicroBatch]],
+    scored_again: list[int],
+    caplog: pytest.LogCaptureFixture,
+    limit: float,
+) -> None:
     last = steps[-1][0]
     steps[-1][0] = replace(last, behaviour_logprobs=last.behaviour_logprobs - 0.01 * last.mask)
     with caplog.at_level(logging.WARNING):
@@ -78,7 +88,7 @@ def test_both_ways_train_alike(judged: Judged, tiny_model: Path, tmp_path: Path)
         np.testing.assert_allclose(trusted[name], rescored[name], atol=0.02 * moved, err_msg=name)
 
 
-def test_rehearsed_answers_alone_need_no_scoring(policy: Policy, scored_again) -> None:
+def test_rehearsed_answers_alone_need_no_scoring(policy: Policy, scored_again: list[int]) -> None:
     old = Rehearsed(mx.array([[1]]), mx.array([[2]]))
     assert rescoring.scored(policy, [[old]], 1.0, LIMIT, with_base=True) == [[old]]
     assert scored_again == []

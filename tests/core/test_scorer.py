@@ -175,7 +175,7 @@ def test_the_real_package_scores_its_own_answers_or_is_refused() -> None:
 
     page = (Path(__file__).parents[2] / "docs" / "verifiers.md").read_text()
     named = set(page.split("## reasoning-gym")[1].split("An entry's own answer, where")[1].split("##")[0].split("`"))
-    refused, lost, right = set(), set(), set()
+    refused, lost, right = set[str](), set[str](), set[str]()
     with Scorer(Limits(start_s=60)) as scorer:
         for name in DATASETS:
             try:

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,7 +32,7 @@ from rlm_core.selftest.canaries import VARIABLE, planted
 from rlm_core.verifiers import Bench, Judgement, prepare
 from rlm_core.verifiers import cases as value_mode
 from rlm_core.verifiers import pytests as pytest_mode
-from rlm_core.verifiers.replies import Described
+from rlm_core.verifiers.replies import Described, exception_of
 from tests.core.sandbox.conftest import each_sandbox, needs_landlock
 
 CASES: tuple[Mode, ...] = ("cases",)
@@ -99,7 +100,7 @@ def test_the_sandboxes_of_this_machine_hold(sandbox_name: str) -> None:
 @each_sandbox
 def test_nothing_is_left_of_a_self_test(sandbox_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(os.environ)
-    monkeypatch.setattr(canaries.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     self_test(open_named(sandbox_name), CASES)
     assert list(tmp_path.iterdir()) == []
@@ -154,9 +155,9 @@ def test_a_secret_that_an_environment_leaks_is_noticed(
     few: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few("plain", "environment")
-    start = subprocess.Popen
+    start: Any = subprocess.Popen
 
-    def leak(*arguments: Any, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+    def leak(*arguments: Any, env: dict[str, str], **options: Any) -> Any:
         return start(*arguments, env=env | os.environ, **options)
 
     monkeypatch.setattr(subprocess, "Popen", leak)
@@ -178,10 +179,9 @@ def test_a_judge_that_tells_exceptions_by_name_is_noticed(
     sandbox_name: str, few: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few("plain", "nearly", "forged-exception")
-    honest = value_mode.exception_of
 
     def by_name(reply: Reply) -> Described | None:
-        found = honest(reply)
+        found = exception_of(reply)
         return found and replace(found, ancestry=[found.name])
 
     monkeypatch.setattr(value_mode, "exception_of", by_name)
@@ -257,7 +257,12 @@ def test_an_answer_that_is_not_stopped_in_time_is_noticed(
 ) -> None:
     few("sleeper")
     short = LIMITS.model_copy(update={"total_s": 0.05, "zygote_s": 0.5})
-    monkeypatch.setattr(run, "judge", lambda *_: time.sleep(0.6) or Judgement.binary("too late"))
+
+    def slow(*_: Any) -> Judgement:
+        time.sleep(0.6)
+        return Judgement.binary("too late")
+
+    monkeypatch.setattr(run, "judge", slow)
     assert not_held(self_test(lambda: open_sandbox("landlock", short), CASES)) == {"sleeper": "it took 0.6 s"}
 
 
@@ -455,7 +460,7 @@ def test_what_cannot_be_tried_is_one_line_and_exit_code_2(
 def test_canaries_that_cannot_be_planted_are_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, rlm: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(canaries.tempfile, "tempdir", str(tmp_path / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     code, _, err = rlm("verify", "--self-test")
     assert code == 2
     assert "could not be tried: cannot plant" in err

@@ -23,7 +23,7 @@ from rlm_core.sources.suite import Asking, Suite
 from rlm_core.verifiers import Answer, prepare
 from rlm_core.verify import judge_answer, open_bench
 
-HUMAN_EVAL = {
+HUMAN_EVAL: dict[str, Any] = {
     "task_id": "HumanEval/x",
     "prompt": "from typing import List\n\n\ndef double(x):\n    return 2 * x\n\n\ndef all_double(a: List[int]):\n"
     '    """Double every number."""\n',
@@ -31,7 +31,7 @@ HUMAN_EVAL = {
     "canonical_solution": "    return [double(x) for x in a]\n",
     "test": "METADATA = {}\n\n\ndef check(candidate):\n    assert candidate([1, 2]) == [double(1), 4]\n",
 }
-MBPP = {
+MBPP: dict[str, Any] = {
     "text": "Write a function to swap a pair.",
     "code": "import math\r\nclass Pair:\r\n  def __init__(self, a, b): self.a, self.b = a, b\r\n"
     "def test_swap(p): return (p.b, p.a)",
@@ -40,7 +40,7 @@ MBPP = {
     "test_list": ["assert test_swap(p) == (2, 1)", 'assert test_swap(Pair(3, "a\\nb")) == ("a\\nb", 3)'],
     "challenge_test_list": ["assert test_swap(Pair(None, [])) == ([], None)"],
 }
-SANITIZED = {
+SANITIZED: dict[str, Any] = {
     "source_file": "x",
     "task_id": 9,
     "prompt": "Write a function to find a root.",
@@ -60,7 +60,7 @@ MBPP_PLUS = {
     "contract": "",
     "assertion": "\nassert join((1, 2), (3,)) == (1, 2, 3)\n",
 }
-EXAM = {
+EXAM: dict[str, Any] = {
     "name": "mine",
     "tasks": [
         {
@@ -142,7 +142,7 @@ def test_assertions_become_tests_that_import_what_they_use(make_file: MakeFile) 
     assert problem.entry_point == "test_swap"
     assert problem.prompt.startswith("Write a function to swap a pair.\nThe code must pass these tests:\n\nassert ")
     wrong = MBPP["code"].replace("(p.b, p.a)", "(p.b, p.a) if p.a else None")  # right but for the challenge
-    assert verdicts(problem, str(MBPP["code"]), wrong, "def test_swap(p): return p") == ["passed", "failed", "failed"]
+    assert verdicts(problem, MBPP["code"], wrong, "def test_swap(p): return p") == ["passed", "failed", "failed"]
 
 
 def test_the_sanitized_file_is_read_with_its_imports(make_file: MakeFile) -> None:

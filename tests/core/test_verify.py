@@ -15,7 +15,7 @@ from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.problems import Problem
 from rlm_core.records import CaseResult, FileRef, Rollout, Usage, Verdict
 from rlm_core.sandbox import Limits, Sandbox, open_sandbox
-from rlm_core.verifiers import Answer, Bench, Judgement
+from rlm_core.verifiers import Answer, Bench, Judgement, judge
 from rlm_core.verify import judge_rollout, judge_rollouts, require_few_faults, reward
 
 SQUARE = Problem.model_validate(
@@ -153,7 +153,7 @@ def test_verdicts_come_in_the_order_of_the_rollouts_whatever_the_number_of_sandb
 
 
 def test_one_fault_does_not_stop_the_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = verify.judge
+    real = judge
 
     def broken_for_one(answer: Answer, problem: Problem, bench: Bench) -> Any:
         if "if n < 3" in answer.text:
@@ -170,7 +170,7 @@ def test_one_fault_does_not_stop_the_other_answers(monkeypatch: pytest.MonkeyPat
 def test_what_the_machinery_lost_is_judged_again_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real, asked = verify.judge, []
+    real, asked = judge, list[str]()
 
     def broken_at_first(answer: Answer, problem: Problem, bench: Bench) -> Any:
         asked.append(answer.text)
@@ -257,7 +257,7 @@ def test_few_faults_are_borne_and_more_stop_the_iteration() -> None:
 
 def test_what_was_late_by_the_clock_is_judged_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine too busy to give an answer its CPU time does not make it wrong; one that sleeps stays wrong."""
-    real, seen = verify.judge, []
+    real, seen = judge, list[str]()
 
     def late_at_first(answer: Answer, problem: Problem, bench: Bench) -> Judgement:
         seen.append(answer.text)

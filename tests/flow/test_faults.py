@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,6 @@ from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
 from prefect.states import Running
 
-import rlm_core.files
 from flows.improve import improve
 from flows.iterate import iterate
 from rlm_core import progress
@@ -124,7 +124,7 @@ def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
     """At one file of each kind."""
     config = make_config()
     expected = undisturbed(config)
-    make_temporary = rlm_core.files.tempfile.mkstemp
+    make_temporary = tempfile.mkstemp
     left = ["mutants", "001", "checkpoint", "optimizer", "adapters", "decision"]
 
     def mkstemp(*, prefix: str, **options: Any) -> Any:
@@ -134,7 +134,7 @@ def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return make_temporary(prefix=prefix, **options)
 
-    monkeypatch.setattr(rlm_core.files.tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
     for _ in range(len(left) + 1):
         try:
             iterate(str(config))
@@ -198,7 +198,7 @@ def test_a_run_whose_process_was_killed_is_closed_by_the_next_one_with_the_serie
     config = make_config()
     with get_client(sync_client=True) as client:
         series = client.create_flow_run(improve, state=Running())
-        part = client.create_task_run(task(lambda: None, name="iterate"), series.id, dynamic_key="0")
+        part = client.create_task_run(task(name="iterate")(lambda: None), series.id, dynamic_key="0")
         left_behind = client.create_flow_run(iterate, parent_task_run_id=part.id, state=Running())
         lock = project_of(config).root / "lock"
         lock.parent.mkdir()
@@ -232,7 +232,7 @@ def test_a_model_that_ran_out_of_memory_tries_again_and_says_so(
 ) -> None:
     config = make_config()
     expected = undisturbed(config)
-    sample, failures = Policy.sample, []
+    sample, failures = Policy.sample, list[int]()
 
     def starved(self: Policy, requests: Any, *rest: Any) -> Any:
         if len(requests) == 12 and len(failures) < 2:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
+import numpy as np
 import pytest
 
 import rlm_core.rollout
@@ -13,6 +13,7 @@ from rlm_core import progress
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.policy import load_policy
+from rlm_core.model.tensors import read_tensors
 from rlm_core.problems import Problem
 from rlm_core.progress import Progress
 from rlm_core.records import GateDecision, Rollout, Verdict
@@ -52,8 +53,8 @@ def lines(path: Path) -> list[Any]:
 
 def optimizer_steps(config: Path, iteration: int) -> int:
     """Steps that the optimizer of an iteration's candidate has taken, in this iteration and those before."""
-    state: Any = mx.load(str(project_of(config).run(iteration) / "adapter" / "optimizer.safetensors"))
-    return int(state["step"].item())
+    state = read_tensors(project_of(config).run(iteration) / "adapter" / "optimizer.safetensors")
+    return int(np.array(state["step"]))
 
 
 def stage_starts() -> tuple[list[str], Any]:
@@ -299,7 +300,7 @@ def test_an_edited_suite_is_sat_again(make_config: MakeConfig) -> None:
 
 def test_a_fault_of_the_machinery_is_tried_again(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config()
-    sample, failures = rlm_core.rollout.sample_rollouts, []
+    sample, failures = rlm_core.rollout.sample_rollouts, list[int]()
 
     def fails_once(*args: Any, **kwargs: Any) -> list[Rollout]:
         if not failures:

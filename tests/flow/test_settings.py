@@ -232,9 +232,9 @@ def result_names(config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 
         stages = Stages(iteration, config)
         made = stages.generate()
         problems = stages.filter(made, stages.mutate(made))
-        rollouts = stages._rollout(problems, SHARD)
+        rollouts: Any = stages._rollout(problems, SHARD)
         runner: Any = type("Runner", (), {"section": config.verify, "submit": lambda _, task, **given: task(**given)})()
-        verdicts = stages._verify(problems, SHARD, rollouts, runner)
+        verdicts: Any = stages._verify(problems, SHARD, rollouts, runner)
         stages.train([rollouts], [verdicts])
         trained = StageResult(files={"adapters.safetensors": FileRef(path="a/w", sha256="1")})
         stages.evaluate(trained.model_dump(mode="json"))
@@ -272,9 +272,9 @@ def test_another_iteration_finds_nothing_of_this_one(monkeypatch: pytest.MonkeyP
 
 def recording(section: Section, note: Callable[[str], None], hidden: frozenset[str] = frozenset()) -> Section:
     """The section, but that each look at a setting is noted; not at one that was replaced."""
-    kind: Any = type(section)
+    kind = type(section)
 
-    class Recording(kind):
+    class Recording:
         def __getattribute__(self, name: str) -> Any:
             if name in kind.model_fields and name not in hidden:
                 note(name)
@@ -283,7 +283,9 @@ def recording(section: Section, note: Callable[[str], None], hidden: frozenset[s
         def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:  # noqa: ARG002
             return recording(section.model_copy(update=update), note, hidden | {*(update or {})})
 
-    return Recording.model_construct(**dict(section))
+    recorder: Any = type("Recording", (Recording, kind), {})
+    made: Section = recorder.model_construct(**dict(section))
+    return made
 
 
 @contextmanager

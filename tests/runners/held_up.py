@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import flows.stages
 from rlm_core import verify as core
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.records import StageResult
 from rlm_core.sandbox import open_sandbox
-from tasks.stage import results_of, stage_task
+from tasks.stage import Result, results_of, stage_task
 
 
 def verify_with(event: Callable[[str, Path], None]) -> Any:
     """The verify task, but that `event` is called with the shard's name and a place for notes before it works."""
 
     @stage_task(version=1, description="A shard's answers run against their cases in a sandbox.", reads=["verify"])
-    def verify(directory: str, problems: dict, source: str, rollouts: dict, section: VerifySection) -> StageResult:
+    def verify(directory: str, problems: Result, source: str, rollouts: Result, section: VerifySection) -> StageResult:
         asked = results_of(problems, directory).files[source]
         answers = results_of(rollouts, directory).files["rollouts"]
         shard = Path(answers.path).stem
@@ -59,6 +59,6 @@ def main() -> None:
     """`rlm run` with a verification that sleeps."""
     from rlm_cli.main import main as rlm
 
-    flows.stages.verify = verify_with(asleep)
     sys.argv = ["rlm", "run", "--config", sys.argv[1]]
-    rlm()
+    with mock.patch("flows.stages.verify", verify_with(asleep)):
+        rlm()

@@ -120,7 +120,8 @@ def test_a_cluster_gives_the_verdicts_and_keys_that_threads_give_and_its_shards_
 def test_a_dask_cluster_of_the_flows_own_speaks_tls_on_this_machine_only() -> None:
     config = Config.parse({"verify": {"workers": 1}, "prefect": {"verify_runner": "dask"}})
     with verify_runner(config) as opened:
-        scheduler = opened.runner.client.scheduler_info()
+        runner: Any = opened.runner
+        scheduler = runner.client.scheduler_info()
         addresses = [scheduler["address"], *scheduler["workers"]]
     assert len(addresses) == 2
     assert all(address.startswith("tls://127.0.0.1:") for address in addresses)

@@ -102,7 +102,9 @@ class Machine:
 
     def made_by(self, said: str) -> str:
         """The id of the run that `prefect deployment run` says it made."""
-        return re.search(r"UUID:\s*([0-9a-f-]{36})", said)[1]  # type: ignore[index]
+        found = re.search(r"UUID:\s*([0-9a-f-]{36})", said)
+        assert found is not None, said
+        return found[1]
 
     def events(self, name: str, project: str) -> list[dict[str, Any]]:
         """The payloads of a project's events of this name, newest first."""

@@ -99,8 +99,9 @@ def test_random_moments(machine: Machine, make_config: MakeConfig, capsys: pytes
     target = Target(machine, make_config())
 
     def kill_all() -> None:
-        for kill in (lambda: machine.kill("worker"), target.kill_flow, lambda: machine.kill("server")):
-            kill()
+        machine.kill("worker")
+        target.kill_flow()
+        machine.kill("server")
 
     victims: dict[str, tuple[Callable[[], None], list[str]]] = {
         "flow": (target.kill_flow, []),

@@ -73,7 +73,7 @@ def test_clients_during_reloads_get_whole_answers_of_one_adapter_each(
                 accepted.append(served.decide("accepted"))
                 after = ask(client, running.url)
                 assert after.adapter == accepted[-1].sha256, "what is asked after a move is answered by the new adapter"
-                asked += [*before, clients.submit(lambda answer=after: answer)]
+                asked += [*before, clients.submit(lambda answer: answer, after)]
             answers = [done.result() for done in asked]
     assert len(answers) == RELOADS * (CLIENTS + 1)
     assert {answer.adapter for answer in answers} == {adapter.sha256 for adapter in accepted}

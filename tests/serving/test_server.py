@@ -44,7 +44,7 @@ def running(
 def test_chat_whole_and_streamed_is_the_policys_own_greedy_answer(running: Running, tiny_model: Path) -> None:
     policy = load_policy(str(tiny_model))
     with client(running) as openai_client:
-        asked = {"model": "inference", "messages": ASKED, "max_tokens": 30, "temperature": 0, "logprobs": True}
+        asked: Any = {"model": "inference", "messages": ASKED, "max_tokens": 30, "temperature": 0, "logprobs": True}
         whole = openai_client.chat.completions.create(**asked, extra_body={"return_token_ids": True})
         pieces = list(openai_client.chat.completions.create(**asked, stream=True))
     [choice] = whole.choices
@@ -69,7 +69,7 @@ def test_chat_whole_and_streamed_is_the_policys_own_greedy_answer(running: Runni
 def test_completions_go_on_from_text_or_from_token_ids(running: Running, tiny_model: Path) -> None:
     policy = load_policy(str(tiny_model))
     text = "Write a Python function"
-    asked = {"model": "base", "max_tokens": 8, "temperature": 0, "logprobs": 3}
+    asked: Any = {"model": "base", "max_tokens": 8, "temperature": 0, "logprobs": 3}
     with client(running) as openai_client:
         by_text = openai_client.completions.create(prompt=text, **asked)
         by_ids = openai_client.completions.create(prompt=policy.tokenizer.encode(text), **asked)
@@ -97,7 +97,8 @@ def test_what_mlx_lm_could_not_cut_off_is_not_cut_off(running: Running) -> None:
 def test_models_are_listed_with_what_proves_them(served: Served) -> None:
     adapter = served.decide("accepted")
     with served.running() as running, client(running) as openai_client:
-        first, base = openai_client.models.list().data
+        listed: list[Any] = openai_client.models.list().data
+        first, base = listed
         assert openai_client.models.retrieve("inference").id == first.id == "iteration-1"
         assert openai_client.models.retrieve(adapter.sha256) == first
         assert (first.adapter, first.pointers) == (adapter.sha256, ["accepted", "trainer", "inference"])
@@ -197,7 +198,7 @@ def test_requests_at_the_same_time_are_one_batch(running: Running, monkeypatch: 
     kind = type(running.server.generator.model_provider.model)
     call = kind.__call__
 
-    def counted(self: Any, tokens: mx.array, *given: Any, **named: Any) -> mx.array:
+    def counted(self: Any, tokens: mx.array, *given: Any, **named: Any) -> Any:
         sizes.append(tokens.shape[0])
         return call(self, tokens, *given, **named)
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -26,7 +27,7 @@ TEXTS = [
     "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
 ]
 
-EASY = [
+EASY: list[dict[str, Any]] = [
     {
         "prompt": "Write a Python function `reverse_string(text)` that returns the string text reversed.",
         "entry_point": "reverse_string",

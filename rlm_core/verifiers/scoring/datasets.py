@@ -62,7 +62,8 @@ def _scorer(name: str) -> Callable[[str, dict[str, Any]], float]:
     kind, config = DATASETS[name]
     if why := _why_refused(kind):
         raise Unusable(f"the data set {name} is refused: {why}")
-    return kind(config=config()).score_answer
+    score: Callable[[str, dict[str, Any]], float] = kind(config=config()).score_answer
+    return score
 
 
 def _why_refused(kind: type[Any]) -> str:

@@ -85,9 +85,9 @@ class Canaries:
         (directory / "host.sock").chmod(0o777)
         self._before = self._state()
 
-    def _listen(self, name: str, family: int, kind: int, address: object) -> socket.socket:
+    def _listen(self, name: str, family: int, kind: int, address: Any) -> socket.socket:
         listener = socket.socket(family, kind)
-        listener.bind(address)  # type: ignore[arg-type]
+        listener.bind(address)
         if kind == socket.SOCK_STREAM:
             listener.listen()
 
@@ -166,6 +166,20 @@ def sandboxes(
 @pytest.fixture
 def sandbox(sandboxes: dict[str, Sandbox], sandbox_name: str) -> Sandbox:
     return sandboxes[sandbox_name]
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Sandbox]:
+    """The strongest sandbox, for what does not depend on its kind."""
+    with open_sandbox(limits=PATIENT) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def short() -> Iterator[Sandbox]:
+    """The same, in which what hangs costs little time."""
+    with open_sandbox(limits=SHORT) as sandbox:
+        yield sandbox
 
 
 @contextmanager

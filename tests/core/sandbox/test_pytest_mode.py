@@ -1,33 +1,18 @@
 """Tests written by a person judge an answer from a process of their own, and the answer cannot touch what they say."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
 
-from .conftest import PATIENT, SHORT, each_sandbox
+from .conftest import PATIENT, each_sandbox
 
-LIMITS = PATIENT
 READY: dict[tuple[str, str], Problem] = {}
 """Problems that were prepared, by tests and reference."""
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[Sandbox]:
-    """The strongest sandbox, for what does not depend on its kind."""
-    with open_sandbox(limits=LIMITS) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def short() -> Iterator[Sandbox]:
-    """The same, in which what hangs costs little time."""
-    with open_sandbox(limits=SHORT) as sandbox:
-        yield sandbox
 
 
 def problem(tests: str, reference: str) -> Problem:
@@ -369,7 +354,7 @@ IDS = ("test_double[1]", "test_double[2]", "TestMore::test_zero")
 
 @each_sandbox
 def test_every_test_of_a_right_answer_passes(open_kind: Callable[..., Sandbox]) -> None:
-    with open_kind(LIMITS) as sandbox:
+    with open_kind(PATIENT) as sandbox:
         [ready] = prepare([problem(TESTS, REFERENCE)], Bench(sandbox))
         judgement = judge(Answer("", "solve = lambda n: n + n"), ready, Bench(sandbox))
     assert ready.test_ids == IDS

@@ -1,7 +1,6 @@
 """Objects and messages with which an answer would have been paid for nothing, and honest ones that look like them."""
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -9,20 +8,14 @@ import pytest
 
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Problem
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.sandbox import Sandbox
 from rlm_core.sources import read_problems
 from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
 
-from .conftest import PATIENT, processes_of_session
+from .conftest import processes_of_session
 from .test_pytest_mode import problem
 
 IMPORTS = "import main\nimport pytest\n"
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[Sandbox]:
-    with open_sandbox(limits=PATIENT) as sandbox:
-        yield sandbox
 
 
 @cache

@@ -181,12 +181,13 @@ def test_a_busy_machine_is_not_the_codes_fault(sandbox: Sandbox) -> None:
     before = processes_of_session(zygote)
 
     def stop_it_for_a_while() -> None:
-        while not (child := processes_of_session(zygote) - before):
+        while not (children := processes_of_session(zygote) - before):
             time.sleep(0.005)
+        [child] = children
         time.sleep(0.02)
-        os.kill(*child, signal.SIGSTOP)
+        os.kill(child, signal.SIGSTOP)
         time.sleep(0.3)
-        os.kill(*child, signal.SIGCONT)
+        os.kill(child, signal.SIGCONT)
 
     thread = threading.Thread(target=stop_it_for_a_while)
     thread.start()

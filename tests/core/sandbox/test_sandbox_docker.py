@@ -15,7 +15,7 @@ from rlm_core.errors import SandboxUnavailable
 from rlm_core.sandbox import AUTOMATIC, Container, available, open_sandbox
 from rlm_core.sandbox.backends import base, docker
 from rlm_core.sandbox.interpreter import INSIDE, find_interpreter
-from rlm_core.sandbox.zygote import PACKAGES
+from rlm_core.sandbox.zygote import PACKAGES, Role
 
 from .conftest import SHORT, needs_landlock
 
@@ -136,8 +136,8 @@ def test_a_docker_that_works_does_not_stand_in_for_what_auto_needs(monkeypatch: 
 # ---------------------------------------------------------------------------------------------------- the command line
 
 
-def command(role: str = "code") -> list[str]:
-    launch = docker.backend(CONTAINER).launch(find_interpreter(PACKAGES[role]))  # type: ignore[index]
+def command(role: Role = "code") -> list[str]:
+    launch = docker.backend(CONTAINER).launch(find_interpreter(PACKAGES[role]))
     return list(launch.command)
 
 

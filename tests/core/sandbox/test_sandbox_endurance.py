@@ -13,9 +13,9 @@ from rlm_core.problems import Problem
 from rlm_core.sandbox import open_sandbox
 from rlm_core.verifiers import Answer, Bench, judge
 
-from .conftest import SHORT, needs_landlock, processes_of_session
+from .conftest import SHORT, needs_landlock, processes_of_session, wait_until
 from .test_sandbox_adversarial import TESTED
-from .test_sandbox_lifecycle import open_descriptors, wait_until
+from .test_sandbox_lifecycle import open_descriptors
 
 ANSWERS = {
     "import math\nsolve = math.factorial\n": "passed",

@@ -26,6 +26,7 @@ from rlm_core.sandbox.child import Child
 from rlm_core.sandbox.connection import Deadline, Outgrown
 from rlm_core.sandbox.inside import lockdown, rlimits, usage, watch, wire
 from rlm_core.sandbox.inside import macos as macos_module
+from rlm_core.sandbox.inside import seatbelt as profiles
 from rlm_core.sandbox.inside.errors import LockdownError
 from rlm_core.sandbox.interpreter import INSIDE, Interpreter
 from rlm_core.sandbox.session import CpuDeadline, Session
@@ -181,7 +182,7 @@ def test_root_is_refused_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
 @on_macos
 def test_a_macos_without_the_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 501)
-    seatbelt.seatbelt.library.cache_clear()
+    profiles.library.cache_clear()
     if not Path("/usr/lib/dyld").exists():
         assert "libsandbox.1.dylib cannot be used" in str(seatbelt.BACKEND.missing())
 
@@ -243,10 +244,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(os, "umask", lambda mask: done.append(f"umask {mask:o}"))
     monkeypatch.setattr(os, "chdir", lambda path: done.append(f"chdir {path}"))
-    monkeypatch.setattr(macos_module.rlimits, "limit_resources", lambda _limits: done.append("limit"))
-    monkeypatch.setattr(macos_module.watch, "Exit", Exit)
-    monkeypatch.setattr(macos_module.seatbelt, "compile_profile", lambda _rules: 0x7FFF12345678)
-    monkeypatch.setattr(macos_module.seatbelt, "restrict", lambda compiled: done.append(f"restrict {compiled:x}"))
+    monkeypatch.setattr(rlimits, "limit_resources", lambda _limits: done.append("limit"))
+    monkeypatch.setattr(watch, "Exit", Exit)
+    monkeypatch.setattr(profiles, "compile_profile", lambda _rules: 0x7FFF12345678)
+    monkeypatch.setattr(profiles, "restrict", lambda compiled: done.append(f"restrict {compiled:x}"))
     return done
 
 
@@ -436,7 +437,12 @@ def test_a_deadline_that_watches_memory_looks_at_once_and_often() -> None:
 
 def test_a_deadline_that_need_not_watch_memory_looks_as_seldom_as_before() -> None:
     looks: list[float] = []
-    deadline = CpuDeadline(lambda: looks.append(0.0) or 0.0, cpu_s=5, backstop_s=20)
+
+    def used_so_far() -> float:
+        looks.append(time.monotonic())
+        return 0.0
+
+    deadline = CpuDeadline(used_so_far, cpu_s=5, backstop_s=20)
     deadline.left_s()
     assert looks == []
     time.sleep(0.021)

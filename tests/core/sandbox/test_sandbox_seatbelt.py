@@ -289,7 +289,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
         assert (path, use_errno) == ("/usr/lib/libsandbox.1.dylib", True)
         return fake
 
-    monkeypatch.setattr(seatbelt.ctypes, "CDLL", load)
+    monkeypatch.setattr(ctypes, "CDLL", load)
     seatbelt.library.cache_clear()
     yield fake
     seatbelt.library.cache_clear()
@@ -334,6 +334,6 @@ def test_a_profile_that_is_not_applied_stops_everything(library: Library) -> Non
 
 def test_a_library_without_a_function_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     seatbelt.library.cache_clear()
-    monkeypatch.setattr(seatbelt.ctypes, "CDLL", lambda _path, use_errno: SimpleNamespace())  # noqa: ARG005
+    monkeypatch.setattr(ctypes, "CDLL", lambda _path, use_errno: SimpleNamespace())  # noqa: ARG005
     with pytest.raises(LockdownError, match="sandbox_create_params"):
         seatbelt.library()

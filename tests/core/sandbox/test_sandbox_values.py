@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlm_core.sandbox.inside.wire import Encoder, NotPlain, decode
-from rlm_core.verifiers.values import NotJson, is_valid, readable, same, show, to_json
+from rlm_core.sandbox.text import readable
+from rlm_core.verifiers.values import NotJson, is_valid, same, show, to_json
 
 NODES, DEPTH = 10_000, 30
 FEW = settings(max_examples=60, deadline=None)
