@@ -75,8 +75,8 @@ def _copy(directory: Path, name: str, target: Target) -> None:
         "pytest_add_cli_args": ["-p", "no:cacheprovider", "-x"],
         "pytest_add_cli_args_test_selection": list(target.tests),
         "use_git_change_detection": False,
-        # MLX has threads, which do not survive a fork once they have worked: tests run in children of a process that only
-        # collected them.
+        # MLX has threads, which do not survive a fork once they have worked: tests run in children of a process that
+        # only collected them.
         "process_isolation": "forkserver",
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]

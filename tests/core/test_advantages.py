@@ -54,7 +54,7 @@ def test_overlong_penalties_by_hand() -> None:
 
 
 @every
-def test_whole_rewards_give_advantages_that_are_no_whole_numbers(advantages: Advantages) -> None:
+def test_advantages_of_whole_rewards_are_floating_point(advantages: Advantages) -> None:
     assert advantages([1, 1]).dtype == advantages([1, 0]).dtype == np.float64
 
 
