@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -q
 PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling learn gate-sim screenshots mutants check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,10 @@ test-runners: setup ## verification on a local Dask and a local Ray cluster; ins
 test-served: setup ## deployments, schedules and rlm up, with a server and a worker of the tests' own
 	$(PYTEST) tests/served
 
+test-machines: setup ## docs/several-machines.md on four hosts in network namespaces, one of them cut off; wants root and ip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dask]'
+	$(PYTEST) -rs tests/machines
+
 test-serving: setup ## rlm serve with OpenAI's client, and rollouts through it
 	$(PYTEST) tests/serving
 
@@ -62,7 +66,7 @@ chaos: setup ## kill -9 at 50 moments of an iteration, in each stage with the re
 	$(PYTEST) -s tests/chaos
 	RLM_CHAOS_SERVED=$${RLM_CHAOS_SERVED:-8} $(PYTEST) -s tests/served/test_kills.py
 
-test-all: test test-docker test-runners test-served test-serving test-slow ## every tier
+test-all: test test-docker test-runners test-served test-machines test-serving test-slow ## every tier
 
 bench-verify: setup ## answers judged a second, against a fresh pytest process for each
 	$(BIN)/python bench/verify.py
@@ -82,6 +86,9 @@ bench-problems: setup ## seconds to make, prove and filter 500 problems without 
 
 bench-sampling: setup ## share of groups that teach, with problems chosen by their pass rates and uniformly
 	$(BIN)/python bench/sampling.py
+
+bench-scale: setup ## how time, memory, disk and Prefect's database grow with problems and iterations
+	PYTHONPATH=. $(BIN)/python bench/scale.py
 
 gate-sim: setup ## how often the gate is wrong and how often it sees a gain, in simulated loops
 	$(BIN)/python bench/gate_simulation.py

@@ -241,14 +241,24 @@ def up(
         Path | None, typer.Option(help="Directory of Prefect's database and logs; ~/.prefect by default.")
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Runs that may be at work at the same time.")] = 2,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Start rlm serve, too: a server of the accepted adapter, see docs/serving.md."),
+    ] = False,
+    serve_port: Annotated[int, typer.Option(min=1, max=65_535, help="Where it listens, on 127.0.0.1.")] = 8080,
+    config: Annotated[
+        Path, typer.Option("--config", "-c", help="With --serve: the settings of the project that is served.")
+    ] = Path(DEFAULT_CONFIG),
 ) -> None:
     """Start Prefect's server with its UI, deploy everything, and work on what is asked for until Ctrl-C.
 
-    What is there already is used. At the end all that was started is stopped; the next run continues from there.
+    What dies is started again. At the end all that was started is stopped; the next run continues from there.
     """
-    from rlm_cli.up import bring_up
+    from rlm_cli.up import Inference, bring_up
 
-    bring_up(port, home, at_once)
+    if serve:
+        load_config(config)
+    bring_up(port, home, at_once, Inference(config, serve_port) if serve else None)
 
 
 @app.command()

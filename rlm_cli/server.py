@@ -11,16 +11,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable
 from typing import IO
 
 from rlm_cli.guard import Guard
-from rlm_core.errors import InfrastructureFault, one_line
+from rlm_cli.services import wait_until_it_works
 
-_STARTUP_S = 180.0
+STARTUP_S = 180.0
 """A fresh database takes tens of seconds on a small machine."""
+PREFECT = "Prefect's server"
 
 _ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """As Prefect starts its own temporary server: without UI, scheduler and other services that nobody would use."""
@@ -50,7 +49,7 @@ def start_temporary_server() -> str:
     )
     atexit.register(_stop, server, guard, words)
     url = f"http://127.0.0.1:{port}/api"
-    wait_until_ready(url, server, lambda: _content(words))
+    wait_until_it_works(PREFECT, lambda: is_there(f"{url}/health"), server, STARTUP_S, lambda: _content(words))
     return url
 
 
@@ -60,30 +59,13 @@ def local_environment() -> dict[str, str]:
     return {**os.environ, **{name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1"])) for name in names}}
 
 
-def is_ready(url: str) -> bool:
-    """Whether Prefect's server answers at this URL of its API."""
+def is_there(url: str) -> bool:
+    """Whether a server of this machine answers at this URL with 200."""
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def wait_until_ready(url: str, server: subprocess.Popen[bytes], last_words: Callable[[], str]) -> None:
-    """Wait for the server at this URL.
-
-    Raises:
-        InfrastructureFault: it ended, or takes too long.
-    """
-    deadline = time.monotonic() + _STARTUP_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            last = one_line(last_words())[-200:]
-            raise InfrastructureFault(f"Prefect's server ended while starting: {last or 'no reason given'}")
-        if is_ready(url):
-            return
-        time.sleep(0.1)
-    raise InfrastructureFault(f"Prefect's server was not ready within {_STARTUP_S:g} s")
 
 
 def _content(words: IO[bytes]) -> str:

@@ -1,8 +1,9 @@
-"""`rlm up`: Prefect's server with its UI, the work pool, the deployments and a worker on this machine."""
+"""`rlm up`: Prefect's server with its UI, the deployments, a worker and, if wanted, an inference server."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,7 +19,8 @@ from typing import Any
 from rich.console import Console
 
 from rlm_cli.guard import Guard
-from rlm_cli.server import is_ready, local_environment, wait_until_ready
+from rlm_cli.server import PREFECT, STARTUP_S, is_there, local_environment
+from rlm_cli.services import Service, Services
 from rlm_core.errors import InfrastructureFault, UsageError, one_line
 from rlm_core.state.lock import locked
 
@@ -32,12 +35,14 @@ _SETTINGS = {
     "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60",
 }
 _HOST = "127.0.0.1"
+_WORKER = "the worker"
 _LOOK_EVERY_S = 0.5
 _CANCEL_S = 60.0
 """How long running iterations have to stop; the worker kills one that takes longer than half of it."""
-_END_S = 20.0
 _WAIT_FOR_HOME_S = 15.0
 """The guard of a command that was killed keeps its home until all is ended."""
+_MODEL_S = 1_800.0
+"""How long the inference server has: it may have to fetch its model first."""
 
 _console = Console(highlight=False, markup=False)
 
@@ -46,15 +51,34 @@ class _Asked(Exception):
     """A signal asked for the end."""
 
 
-def bring_up(port: int, home: Path | None, at_once: int) -> None:
-    """Start what is not there yet, say where the UI is, and end what was started when SIGINT or SIGTERM comes.
+@dataclass(frozen=True)
+class Inference:
+    """Whose adapter is served beside the rest, and where."""
 
-    A server that answers already is used and left as it is. When this process is killed, a guard ends the rest.
+    config: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{_HOST}:{self.port}"
+
+    def works(self) -> bool:
+        return is_there(f"{self.url}/health")
+
+    def command(self) -> list[str]:
+        words = ["serve", "--config", str(self.config), "--host", _HOST, "--port", str(self.port)]
+        return [sys.executable, "-m", "rlm_cli.main", *words]
+
+
+def bring_up(port: int, home: Path | None, at_once: int, inference: Inference | None) -> None:
+    """Start what is not there yet, say where the UI is, start again what dies, and end all on SIGINT or SIGTERM.
+
+    A Prefect server that answers already is used and left as it is. When this process is killed, a guard ends the rest.
 
     Raises:
-        UsageError: there are no deployments in this directory.
+        UsageError: there are no deployments in this directory, or somebody has the inference server's port.
         Busy: another one has this home.
-        InfrastructureFault: something did not start, or ended by itself.
+        InfrastructureFault: something did not start.
     """
     if not Path(DEPLOYMENTS).is_file():
         raise UsageError(f"{Path(DEPLOYMENTS).absolute()} does not exist; start rlm up where {DEPLOYMENTS} is")
@@ -68,29 +92,47 @@ def bring_up(port: int, home: Path | None, at_once: int) -> None:
             guard = Guard(home_lock.handle)
             started.callback(guard.end)
             machine = _Machine(f"{url}/api", local_environment() | own | guard.environment, logs)
-            _start(machine, started, port, at_once)
-            _console.print(
-                f"the UI is at {url}; logs of server and worker are in {logs}; Ctrl-C ends it all", soft_wrap=True
-            )
+            _start_prefect(machine, started, port)
+            if inference:
+                _start_inference(machine, started, inference)
+            _start_worker(machine, started, at_once)
+            _say(f"the UI is at {url}; logs are in {logs}; Ctrl-C ends it all")
             while True:
-                machine.check()
+                machine.services.look_after()
                 time.sleep(_LOOK_EVERY_S)
         except _Asked:
-            _console.print("ending")
+            _say("ending")
 
 
-def _start(machine: "_Machine", started: ExitStack, port: int, at_once: int) -> None:
-    if is_ready(machine.api):
-        _console.print("using the server that is there already")
-    else:
-        _console.print("starting the server")
-        started.enter_context(machine.service("server", "server", "start", "--host", _HOST, "--port", str(port)))
-        wait_until_ready(machine.api, machine.services["server"], machine.log("server").read_text)
+def _start_prefect(machine: "_Machine", started: ExitStack, port: int) -> None:
+    if machine.answers():
+        _say("using the server that is there already")
+        return
+    _say("starting the server")
+    command = _prefect("server", "start", "--host", _HOST, "--port", str(port))
+    service = Service(PREFECT, command, machine.log("server"), machine.answers, STARTUP_S)
+    started.enter_context(machine.services.running(service))
+
+
+def _start_inference(machine: "_Machine", started: ExitStack, inference: Inference) -> None:
+    if inference.works():
+        raise UsageError(f"--serve-port {inference.port}: a server is there already")
+    _say(f"starting the inference server for {inference.config}")
+    log = machine.log("inference")
+    service = Service("the inference server", inference.command(), log, inference.works, _MODEL_S)
+    started.enter_context(machine.services.running(service))
+    _say(f"the inference server is at {inference.url}/v1")
+
+
+def _start_worker(machine: "_Machine", started: ExitStack, at_once: int) -> None:
     if machine.ask(f"/work_pools/{POOL}") is None:
         machine.prefect("work-pool", "create", POOL, "--type", "process")
     machine.prefect("deploy", "--all")
-    worker = ("worker", "start", "--pool", POOL, "--limit", str(at_once))
-    started.enter_context(machine.service("worker", *worker))
+    # One that is started again has the name of the one before, so that the two are not taken for two.
+    name = f"rlm up, process {os.getpid()} of {socket.gethostname()}"
+    command = _prefect("worker", "start", "--pool", POOL, "--name", name, "--limit", str(at_once))
+    service = Service(_WORKER, command, machine.log("worker"), machine.has_worker, STARTUP_S)
+    started.enter_context(machine.services.running(service))
     started.callback(machine.cancel_runs)
 
 
@@ -99,9 +141,12 @@ class _Machine:
 
     def __init__(self, api: str, environment: dict[str, str], logs: Path):
         self.api = api
-        self.services: dict[str, subprocess.Popen[bytes]] = {}
+        self.services = Services(environment, _say)
         self._environment = environment
         self._logs = logs
+
+    def answers(self) -> bool:
+        return is_there(f"{self.api}/health")
 
     def log(self, name: str) -> Path:
         return self._logs / f"rlm-up-{name}.log"
@@ -109,7 +154,7 @@ class _Machine:
     def prefect(self, *words: str) -> None:
         """Raises InfrastructureFault when the command fails."""
         done = subprocess.run(
-            [*_command("--no-prompt"), *words],
+            _prefect("--no-prompt", *words),
             env=self._environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -120,35 +165,8 @@ class _Machine:
             said = one_line(done.stderr + done.stdout)[-300:]
             raise InfrastructureFault(f"prefect {' '.join(words)} failed: {said}")
 
-    @contextmanager
-    def service(self, name: str, *words: str) -> Iterator[None]:
-        """A command that goes on for the time of the block; in a session of its own, where Ctrl-C does not reach it."""
-        with self.log(name).open("wb") as log:
-            process = subprocess.Popen(
-                [*_command(), *words],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self.services[name] = process
-        try:
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def check(self) -> None:
-        """Raises InfrastructureFault when a service has ended by itself."""
-        for name, process in self.services.items():
-            if process.poll() is not None:
-                last = one_line(self.log(name).read_text(errors="replace"))[-300:]
-                raise InfrastructureFault(f"Prefect's {name} ended by itself with code {process.returncode}: {last}")
+    def has_worker(self) -> bool:
+        return bool(self._online())
 
     def cancel_runs(self) -> None:
         """Let the worker stop what it has at work, so that no run seems to go on for ever.
@@ -156,20 +174,20 @@ class _Machine:
         Runs do not say whose they are, so nothing is cancelled when the pool has other workers. Nothing can be when
         server or worker have ended.
         """
-        if any(process.poll() is not None for process in self.services.values()):
-            return
-        online = {"workers": {"status": {"any_": ["ONLINE"]}}}
-        if len(self.ask(f"/work_pools/{POOL}/workers/filter", online)) > 1:
+        if not self.services.all_work() or len(self._online()) > 1:
             return
         running = self._at_work()
         for run in running:
             state = {"state": {"type": "CANCELLING", "message": "rlm up was ended"}}
             self.ask(f"/flow_runs/{run}/set_state", state)
         if running:
-            _console.print(f"stopping {len(running)} running at the moment; the next run continues them")
+            _say(f"stopping {len(running)} running at the moment; the next run continues them")
         deadline = time.monotonic() + _CANCEL_S
         while time.monotonic() < deadline and self._at_work():
             time.sleep(_LOOK_EVERY_S)
+
+    def _online(self) -> list[Any]:
+        return list(self.ask(f"/work_pools/{POOL}/workers/filter", {"workers": {"status": {"any_": ["ONLINE"]}}}))
 
     def _at_work(self) -> list[str]:
         wanted = {
@@ -206,13 +224,17 @@ def _say_once() -> Callable[[str], None]:
     def say(busy: str) -> None:
         if not told:
             told.append(busy)
-            _console.print(f"waiting: {busy}", soft_wrap=True)
+            _say(f"waiting: {busy}")
 
     return say
 
 
-def _command(*options: str) -> list[str]:
-    return [sys.executable, "-m", "prefect", *options]
+def _prefect(*words: str) -> list[str]:
+    return [sys.executable, "-m", "prefect", *words]
+
+
+def _say(what: str) -> None:
+    _console.print(what, soft_wrap=True)
 
 
 @contextmanager

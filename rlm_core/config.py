@@ -182,6 +182,8 @@ class RolloutSection(Section):
     """vllm, mlx_lm: the name that the model has there. Null: as in `model.base`; vllm needs one."""
     server_token_env: Annotated[str, Field(pattern=r"^\w+$")] | None = None
     """server: name of the environment variable with the token that they want."""
+    server_patience_s: Annotated[float, Field(ge=0)] = 60.0
+    """server: how long a shard waits for a server to be there again when none is; then its try has failed."""
     fall_back_to_local: bool = False
     """server: sample a shard in this process when no server can be had, which the log then says. Else the shard is
     tried again, and then the iteration stops."""

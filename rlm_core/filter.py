@@ -47,9 +47,10 @@ def run(
     bank = bank_order(read_problems(generate.bank), project_seed, iteration, generate.problems)
     groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
     with open_ledger(Project(project).ledger) as ledger:
-        groups["corpus"] = [problem for problem, _ in ledger.problems()]
-        if generate.choice == "useful":
-            bank = most_useful_first(bank, ledger.tried_problems(before=iteration), project_seed, iteration)
+        tried = ledger.tried_problems(before=iteration)
+    groups["corpus"] = [known.problem for known in tried]
+    if generate.choice == "useful":
+        bank = most_useful_first(bank, tried, project_seed, iteration)
     with open_prover(verify) as prover:
         answered = [with_reference_values(proposal, prover.sandbox) for proposal in offered]
         known = KnownProblems(groups)

@@ -4,20 +4,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from rlm_core import progress
 from rlm_core.answers import problem_prompt
 from rlm_core.config import RolloutSection
 from rlm_core.errors import InfrastructureFault
-from rlm_core.files import read_jsonl, write_jsonl
+from rlm_core.files import write_jsonl
 from rlm_core.model.decoding import Completion, Request
 from rlm_core.model.draws import Sampling
 from rlm_core.model.language import Language
 from rlm_core.model.policy import Policy, device_policy, load_language
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
-from rlm_core.rounds import Shard
+from rlm_core.rounds import Shard, problems_of
 from rlm_core.seeds import derive_seed
 from rlm_core.serving.remote import answers_from_servers
 
@@ -32,8 +33,7 @@ def run(
     Args:
         problems: the file that the shard is of.
     """
-    every = list(read_jsonl(Path(problems.path), Problem))
-    mine = every[shard.first : shard.first + shard.problems]
+    mine = list(islice(problems_of(problems).values(), shard.first, shard.first + shard.problems))
     rollouts, seconds = _sampled(learner, mine, section, seed, part=shard.name)
     path = write_jsonl(directory / "rollouts" / f"{shard.name}.jsonl", rollouts)
     return StageResult(

@@ -5,6 +5,7 @@ groups whose rewards differ; here that ends with a budget, as a weak policy woul
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from rlm_core import progress
 from rlm_core.config import RolloutSection
 from rlm_core.files import read_jsonl
 from rlm_core.problems import Problem
-from rlm_core.records import Record, Rollout, StageResult
+from rlm_core.records import FileRef, Record, Rollout, StageResult
 
 RESERVE = "reserve.jsonl"
 
@@ -96,6 +97,18 @@ def announce(shards: Sequence[Shard], section: RolloutSection) -> None:
     for shard in shards:
         for stage in ("rollout", "verify"):
             progress.report(stage, 0, shard.problems * section.group_size, part=shard.name)
+
+
+@lru_cache(maxsize=2)
+def problems_of(file: FileRef) -> dict[str, Problem]:
+    """The problems of a file that shards are of, in its order, by their ids.
+
+    Read once: each of an iteration's shards wants some of them, so what all of them read would grow with the square.
+
+    Raises:
+        StageFailed: the file is missing, or a line is no problem.
+    """
+    return {problem.id: problem for problem in read_jsonl(Path(file.path), Problem)}
 
 
 def asked_problems(directory: Path, rollouts: Sequence[Rollout]) -> list[Problem]:

@@ -1,6 +1,7 @@
 """How far a stage is, over all its parts, in words."""
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from rlm_core.progress import Progress
@@ -21,29 +22,34 @@ class StageProgress:
     """What is known of one stage."""
 
     name: str
-    parts: dict[str, Progress] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
+    done: int = 0
+    total: int = 0
+    _figures: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _parts: dict[str, Progress] = field(default_factory=dict)
 
     def add(self, progress: Progress) -> None:
         """What a part has reported."""
         if self.figure("tokens") == 0 and progress.figures.get("tokens"):
             self.started = time.monotonic() - progress.figures.get("seconds", 0.0)
-        self.parts[progress.part] = progress
+        if before := self._parts.get(progress.part):
+            self._count(before, -1)
+        self._count(progress, 1)
+        self._parts[progress.part] = progress
+
+    def _count(self, progress: Progress, sign: int) -> None:
+        """Sums are kept and not made anew: a stage has thousands of parts, and each reports many times."""
+        self.done += sign * progress.done
+        self.total += sign * progress.total
+        for name, value in progress.figures.items():
+            self._figures[name] += sign * value
 
     @property
     def title(self) -> str:
         return TITLES.get(self.name, self.name)
 
-    @property
-    def done(self) -> int:
-        return sum(part.done for part in self.parts.values())
-
-    @property
-    def total(self) -> int:
-        return sum(part.total for part in self.parts.values())
-
     def figure(self, name: str) -> float:
-        return sum(part.figures.get(name, 0.0) for part in self.parts.values())
+        return self._figures.get(name, 0.0)
 
     def details(self) -> str:
         """Tokens per second, pass rate and estimated time left, those of them that the stage has."""

@@ -15,6 +15,7 @@ from rlm_core.errors import InfrastructureFault, StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, Rollout, StageResult, Verdict
+from rlm_core.rounds import problems_of
 from rlm_core.sandbox import open_sandbox
 from rlm_core.verifiers import Answer, Bench, Judgement, judge, prepare
 from rlm_core.verifiers.scorer import Scorer
@@ -32,8 +33,7 @@ _log = logging.getLogger(__name__)
 def run(directory: Path, problems: FileRef, rollouts: FileRef, section: VerifySection) -> StageResult:
     """The verify stage for one shard: judge its rollouts into `directory/verdicts/`, under the same file name."""
     source = Path(rollouts.path)
-    by_id = {problem.id: problem for problem in read_jsonl(Path(problems.path), Problem)}
-    verdicts = judge_rollouts(list(read_jsonl(source, Rollout)), by_id, section, part=source.stem)
+    verdicts = judge_rollouts(list(read_jsonl(source, Rollout)), problems_of(problems), section, part=source.stem)
     path = write_jsonl(directory / "verdicts" / source.name, verdicts)
     return StageResult(
         files={"verdicts": FileRef.of(path)},

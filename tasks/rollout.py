@@ -22,6 +22,7 @@ from tasks.stage import Result, results_of, stage_task
         "rollout.trust_servers",
         "rollout.server_model",
         "rollout.server_token_env",
+        "rollout.server_patience_s",
         "rollout.fall_back_to_local",
     ],
 )

@@ -18,6 +18,8 @@ _TICKS = 5
 """At most, with one of these between them."""
 _STEPS = (0.02, 0.05, 0.1, 0.2)
 _LABELS = 12
+_DRAWN = 250
+"""Points at most: three pixels for each."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,19 @@ def _kept(comparison: SuiteComparison, accepted: bool) -> float:
     return comparison.candidate if accepted else comparison.incumbent
 
 
+def thinned(curve: Sequence[Point]) -> Sequence[Point]:
+    """Points at equal distances up to the last one, as many as can be told from each other."""
+    every = -(-len(curve) // _DRAWN)
+    return curve[(len(curve) - 1) % every :: every] if curve else curve
+
+
 def svg(curve: Sequence[Point]) -> str:
-    """The picture, which needs nothing else; the empty string when there is nothing to show yet."""
+    """The picture, which needs nothing else; the empty string when there is nothing to show yet.
+
+    Of a long curve not every point is drawn: each iteration has a picture of its own, kept by Prefect, too, and all of
+    them together would grow with the square.
+    """
+    curve = thinned(curve)
     if not curve:
         return ""
     parts = "".join([*_axes(curve), *_lines(curve), *_candidates(curve), *_legend()])

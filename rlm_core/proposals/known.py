@@ -1,6 +1,6 @@
 """What is known already: which problems a proposal must not repeat, by content, by words, by runs of words and code."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +20,8 @@ class _Group:
     problems: list[Problem] = field(default_factory=list)
     keys: dict[str | tuple[str, str], str] = field(default_factory=dict)
     """Entry points by what two equal problems have in common."""
-    sizes: list[int] = field(default_factory=list)
-    """How many shingles each problem has."""
+    shingles: list[frozenset[str]] = field(default_factory=list)
+    """Of each problem."""
     holders: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """For each shingle, the positions of the problems that have it."""
 
@@ -29,23 +29,32 @@ class _Group:
         own = shingles(problem.prompt)
         for shingle in own:
             self.holders[shingle].append(len(self.problems))
-        self.sizes.append(len(own))
+        self.shingles.append(own)
         self.problems.append(problem)
         for key in _keys(problem):
             self.keys.setdefault(key, problem.entry_point)
 
-    def nearest(self, own: frozenset[str]) -> tuple[float, str]:
-        """Largest similarity of a set of shingles to a problem's, and that one's entry point."""
-        shared = Counter(i for shingle in own for i in self.holders.get(shingle, ()))
-        found = ((n / (len(own) + self.sizes[i] - n), self.problems[i].entry_point) for i, n in shared.items())
-        return max(found, default=(0.0, ""))
+    def nearest(self, own: frozenset[str], above: float) -> tuple[float, str]:
+        """Largest similarity of a set of shingles to a problem's, and that one's entry point; 0 where none is above.
+
+        Similarity above t takes more than t |own| shared shingles. So only problems are looked at that have one of
+        the rarest shingles, so many that what lacks all of them cannot share enough (prefix filtering: Bayardo et al.
+        2007, "Scaling up all pairs similarity search"). Common ones, which most problems have, are hardly ever asked.
+        """
+        rarest = sorted(own, key=lambda shingle: len(self.holders.get(shingle, ())))
+        enough = int(above * len(own)) + 1
+        nearly = {i for shingle in rarest[: len(own) - enough + 1] for i in self.holders.get(shingle, ())}
+        sizes = (above * len(own), len(own) / above if above else float("inf"))
+        candidates = (i for i in nearly if sizes[0] < len(self.shingles[i]) < sizes[1])
+        found = ((jaccard(own, self.shingles[i]), self.problems[i].entry_point) for i in candidates)
+        return max((each for each in found if each[0] > above), default=(0.0, ""))
 
 
 class KnownProblems:
     """Problems by group: `corpus`, `bank`, `batch`, and the suites, `benchmark` and `holdout`.
 
-    Similarity is worked out exactly, from the problems that share a shingle with the one in question. With 10,000 known
-    problems that takes less time than signatures that estimate it.
+    Similarity is worked out exactly, from the problems that share a rare shingle with the one in question. With 10,000
+    known problems that takes less time than signatures that estimate it.
     """
 
     def __init__(self, groups: dict[str, list[Problem]]) -> None:
@@ -81,11 +90,17 @@ class KnownProblems:
                     return group, name
         return None
 
-    def nearest(self, problem: Problem, groups: Iterable[str]) -> tuple[float, str, str]:
-        """Largest Jaccard similarity of word 3-grams to a known problem, with its group and entry point."""
+    def nearest(self, problem: Problem, groups: Iterable[str], above: float = 0.0) -> tuple[float, str, str]:
+        """Largest Jaccard similarity of word 3-grams to a known problem, with its group and entry point.
+
+        Args:
+            above: what is not more similar than this is not found; the larger, the fewer problems are looked at.
+        """
         own = shingles(problem.prompt)
         found = (
-            (similarity, group, name) for group in groups for similarity, name in [self._groups[group].nearest(own)]
+            (similarity, group, name)
+            for group in groups
+            for similarity, name in [self._groups[group].nearest(own, above)]
         )
         return max(found, default=(0.0, "", ""))
 
@@ -99,8 +114,8 @@ def repeats(problem: Problem, known: KnownProblems, groups: Sequence[str], secti
     """Why a problem is too near to known ones: the same, nearly the same words, or parts of an exam."""
     if found := known.repeated(problem, groups):
         return Refusal(rule="duplicate", reason="the same as {1} of the {0}".format(*found))
-    value, group, name = known.nearest(problem, groups)
     limit = section.max_similarity
+    value, group, name = known.nearest(problem, groups, above=limit)
     if value > limit:
         reason = f"similarity {value:.2f} to {name} of the {group}, at most {limit:g} allowed"
         return Refusal(rule="similar", reason=reason, value=value, limit=limit)

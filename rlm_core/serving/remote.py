@@ -1,13 +1,15 @@
 """Answers from inference servers: `rlm serve`, mlx-lm's own, vLLM.
 
 Tokens in, tokens out: what a server wrote is taken by its token ids with the log-probability of each. Each request goes
-to whichever server has a place free, so a faster one answers more. A server that fails is left out for the rest of the
-shard and what it was asked goes to the others; when none is left, the shard fails and its task is tried again.
+to whichever server has a place free, so a faster one answers more. A server that fails is left out until it is there
+again, and what it was asked goes to the others; when none has been there for a while, the shard fails and its task is
+tried again.
 """
 
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +27,8 @@ _READY_S = 30.0
 """How long a server has to say that it is there, and who it is."""
 _HEALTH_EVERY_S = 10.0
 """How often it is asked while it answers: from a host that was cut off nothing comes, not even an error."""
+_BACK_EVERY_S = 2.0
+"""How often one that is gone is looked for."""
 _LOOK_EVERY_S = 0.5
 """How long a request to stop may go unnoticed."""
 
@@ -52,7 +56,7 @@ def answers_from_servers(
     Raises:
         AdapterError: a server has another base model or does not have the learner's adapter.
         ConfigError: the token's environment variable is not set.
-        InfrastructureFault: no server answers any more.
+        InfrastructureFault: no server has answered for `section.server_patience_s`.
     """
     return asyncio.run(_Asking(learner, language, requests, section, on_tokens).run())
 
@@ -80,30 +84,47 @@ class _Asking:
         self._done: dict[int, Completion] = {}
         self._over = asyncio.Event()
         self._faults: list[str] = []
+        self._usable = set(section.servers)
+        """Those that are asked, and in the beginning those of which nothing is known yet."""
+        self._last_sign = time.monotonic()
+        """When a server answered, or was at work on it."""
 
     async def run(self) -> list[Completion]:
         async with httpx.AsyncClient(headers=_headers(self._section), timeout=None) as client:
-            ready = [url for url in self._section.servers if await self._is_ready(client, url)]
-            places = -(-self._section.batch_size // max(1, len(ready)))
             for index in range(len(self._requests)):
                 self._waiting.put_nowait(index)
-            asking = [asyncio.create_task(self._ask_one_server(client, url, places)) for url in ready]
+            using = [asyncio.create_task(self._use(client, url)) for url in self._section.servers]
+            over = asyncio.create_task(self._over.wait())
             try:
-                await self._watch(asking)
+                await self._watch(using, over)
             finally:
-                await _cancel(asking)
-        if len(self._done) < len(self._requests):
-            raise InfrastructureFault(f"rollout.servers: none answers any more; {'; '.join(self._faults)}")
+                await _cancel([*using, over])
         return [self._done[index] for index in range(len(self._requests))]
 
-    async def _watch(self, asking: Sequence[asyncio.Task[None]]) -> None:
-        """Until all is answered or nobody asks any more; raises what one of them raised, or what a report does."""
-        running = set(asking)
-        while running:
-            ended, running = await asyncio.wait(running, timeout=_LOOK_EVERY_S)
+    async def _watch(self, using: Sequence[asyncio.Task[None]], over: asyncio.Task[Any]) -> None:
+        """Until all is answered; raises what a use of a server raised, or what a report does."""
+        while not self._over.is_set():
+            ended, _ = await asyncio.wait({*using, over}, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
             self._on_tokens(0, 0)
             for task in ended:
                 task.result()
+            if not self._usable and time.monotonic() - self._last_sign >= self._section.server_patience_s:
+                raise InfrastructureFault(f"rollout.servers: none answers any more; {'; '.join(self._faults)}")
+
+    async def _use(self, client: httpx.AsyncClient, url: str) -> None:
+        """Ask a server whenever it is there."""
+        while True:
+            if await self._is_ready(client, url):
+                if url not in self._usable:
+                    _log.warning("rollout: a server is asked again: %s", url)
+                    self._usable.add(url)
+                await self._ask_one_server(client, url)
+            self._usable.discard(url)
+            await asyncio.sleep(_BACK_EVERY_S)
+
+    def _places(self) -> int:
+        """How many requests a server has at a time."""
+        return -(-self._section.batch_size // max(1, len(self._usable)))
 
     async def _is_ready(self, client: httpx.AsyncClient, url: str) -> bool:
         """Whether a server can be asked.
@@ -139,35 +160,43 @@ class _Asking:
             self._faults.append(text)
             _log.warning("rollout: a server is asked less or no more: %s", text)
 
-    async def _ask_one_server(self, client: httpx.AsyncClient, url: str, places: int) -> None:
-        """Ask a server until all is answered, by this or another one, or it cannot be asked any more."""
-        asking = {asyncio.create_task(self._keep_busy(client, url)) for _ in range(places)}
+    async def _ask_one_server(self, client: httpx.AsyncClient, url: str) -> None:
+        """Ask a server until it cannot be asked any more."""
+        asking: dict[int, asyncio.Task[None]] = {}
         health = asyncio.create_task(self._until_gone(client, url))
-        over = asyncio.create_task(self._over.wait())
+        ended: set[asyncio.Task[None]] = set()
         try:
-            while asking:
-                ended, _ = await asyncio.wait({*asking, health, over}, return_when=asyncio.FIRST_COMPLETED)
-                for task in ended & asking:
+            while True:
+                if not ended:  # a place that was refused waits, as do those that another server's end makes
+                    free = set(range(self._places())) - asking.keys()
+                    asking |= {place: asyncio.create_task(self._keep_busy(client, url, place)) for place in free}
+                ended, _ = await asyncio.wait(
+                    {*asking.values(), health}, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in ended:
                     task.result()
-                asking -= ended
-                if ended & {health, over}:
+                asking = {place: task for place, task in asking.items() if task not in ended}
+                if not asking or health in ended:
                     return
+                self._last_sign = time.monotonic()
         finally:
-            await _cancel([*asking, health, over])
+            await _cancel([*asking.values(), health])
 
-    async def _keep_busy(self, client: httpx.AsyncClient, url: str) -> None:
-        """Keep one place of a server busy, until it refuses."""
-        while True:
+    async def _keep_busy(self, client: httpx.AsyncClient, url: str, place: int) -> None:
+        """Keep one place of a server busy, until it refuses or other servers have taken the place over."""
+        while place < self._places():
             index = await self._waiting.get()
             try:
                 completion = await self._ask(client, url, self._requests[index])
             except _Unusable as fault:
                 self._waiting.put_nowait(index)
-                return self._leave_out(url, fault)
+                self._leave_out(url, fault)
+                return
             except asyncio.CancelledError:
                 self._waiting.put_nowait(index)
                 raise
             self._done[index] = completion
+            self._last_sign = time.monotonic()
             self._on_tokens(len(completion.tokens), 1)
             if len(self._done) == len(self._requests):
                 self._over.set()

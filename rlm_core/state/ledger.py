@@ -199,29 +199,22 @@ class Ledger:
             for number, ended, decision, summary in rows
         ]
 
-    def problems(self) -> list[tuple[Problem, float]]:
-        """Problems of earlier iterations, oldest first, each with the pass rate that was measured then."""
-        rows = self._connection.execute("SELECT content, passed, rollouts FROM problems ORDER BY iteration, rowid")
-        return [(_stored(Problem, _json(content)), passed / max(1, total)) for content, passed, total in rows]
-
     def tried_problems(self, before: int) -> list[TriedProblem]:
         """What was asked in iterations before this one, each problem once, in the order in which they came."""
         rows = self._connection.execute(
-            """
-            SELECT id, content, iteration, rollouts, passed FROM problems
-            WHERE iteration < ? ORDER BY iteration, rowid
-            """,
+            "SELECT id, iteration, rollouts, passed FROM problems WHERE iteration < ? ORDER BY iteration, rowid",
             (before,),
         )
-        contents: dict[str, str] = {}
         tries: dict[str, list[Try]] = {}
-        for name, content, iteration, rollouts, passed in rows:
-            contents[name] = content
+        for name, iteration, rollouts, passed in rows:
             tries.setdefault(name, []).append(Try(iteration=iteration, rollouts=rollouts, passed=passed))
-        return [
-            TriedProblem(problem=_stored(Problem, _json(contents[name])), tries=tuple(each))
-            for name, each in tries.items()
-        ]
+        newest = self._connection.execute(
+            "SELECT id, content FROM problems WHERE rowid IN (SELECT MAX(rowid) FROM problems "
+            "WHERE iteration < ? GROUP BY id)",
+            (before,),
+        )
+        contents = {name: _stored(Problem, _json(content)) for name, content in newest}
+        return [TriedProblem(problem=contents[name], tries=tuple(each)) for name, each in tries.items()]
 
     def corpus(self, before: int) -> list[CorpusAnswer]:
         """The answers from iterations before this one, oldest first, with what was known of their problems then."""

@@ -117,11 +117,17 @@ def partial_files(project: Project) -> list[str]:
 
 def processes_with(variable: str) -> list[str]:
     """Command lines of the processes that have this in their environment."""
-    found = []
+    return list(ids_with(variable).values())
+
+
+def ids_with(variable: str) -> dict[int, str]:
+    """Ids and command lines of the processes that have this in their environment."""
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(process.name)] = line
         except OSError:
             continue
     return found

@@ -74,4 +74,5 @@ def test_the_nearest_is_the_one_that_comparing_with_each_finds() -> None:
     known = KnownProblems({"corpus": [problem(prompt, name=f"f{i}") for i, prompt in enumerate(prompts)]})
     for asked in [" ".join(rng.choices(words, k=6)) for _ in range(20)]:
         best = max(jaccard(shingles(asked), shingles(prompt)) for prompt in prompts)
-        assert known.nearest(problem(asked), ["corpus"])[0] == best
+        for above in (0.0, 0.2, 0.5, best):
+            assert known.nearest(problem(asked), ["corpus"], above)[0] == (best if best > above else 0.0)

@@ -1,13 +1,15 @@
 """A project's and an iteration's page: what is on them, and that what a model wrote stays text."""
 
 import base64
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
-from rlm_core.pages.curve import points, svg
+from rlm_core.pages.curve import points, svg, thinned
 from rlm_core.pages.iteration_page import Ended, iteration_page
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.pages.suspects import suspects
@@ -213,3 +215,13 @@ def test_what_a_model_wrote_cannot_get_out_of_its_place() -> None:
     assert "accepted\n<script>" not in outside
     assert "script" not in outside
     assert "\n# no" not in outside
+
+
+def test_a_long_curve_is_drawn_up_to_its_end_and_no_larger_than_a_shorter_one() -> None:
+    curve = points(HISTORY)
+    long = [dataclasses.replace(curve[-1], iteration=number) for number in range(1, 5_001)]
+    drawn = thinned(long)
+    assert (drawn[-1], len(drawn)) == (long[-1], 250)
+    assert {later.iteration - earlier.iteration for earlier, later in pairwise(drawn)} == {20}
+    assert thinned(long[:250]) == long[:250]
+    assert len(svg(long)) < 1.2 * len(svg(long[:250]))

@@ -72,6 +72,7 @@ READERS = {
     "rollout.trust_servers": NOBODY,
     "rollout.server_model": NOBODY,
     "rollout.server_token_env": NOBODY,
+    "rollout.server_patience_s": NOBODY,
     "rollout.fall_back_to_local": NOBODY,
     "verify.sandbox": f"generate {JUDGES}",
     "verify.workers": NOBODY,

@@ -51,7 +51,7 @@ def sample(tmp_path: Path, tiny_model: Path, problems: FileRef) -> Callable[...,
 
 
 def through(*urls: str, **more: Any) -> dict[str, Any]:
-    return {"engine": "server", "servers": list(urls), **more}
+    return {"engine": "server", "servers": list(urls), "server_patience_s": 0, **more}
 
 
 def p_value(first: list[Rollout], second: list[Rollout]) -> float:
@@ -117,7 +117,8 @@ def test_what_one_server_cannot_answer_goes_to_the_others(
     served: Served, sample: Callable[..., list[Rollout]], caplog: pytest.LogCaptureFixture
 ) -> None:
     with served.running() as one, served.running(at_once=1, waiting=0) as full, full.server.places.one():
-        assert len(sample(None, **through(NOBODY, full.url, one.url))) == 8
+        found = sample(None, **through(NOBODY, full.url, one.url, batch_size=2, group_size=20))
+    assert len(found) == 40, "and it took so long that all have been asked"
     assert f"{full.url}: 429: " in caplog.text
     assert f"asked less or no more: {NOBODY}: " in caplog.text
 
@@ -226,3 +227,63 @@ def test_answers_without_all_that_training_needs_are_refused(
     settings = {"server_kind": "vllm", "trust_servers": True, "server_model": "m"}
     with listening(vllm(tokens, logprobs, [])) as url, pytest.raises(InfrastructureFault, match=reason):
         sample(None, **through(url, **settings))
+
+
+# ------------------------------------------------------------------------------------------ servers that come and go
+
+
+TRUSTED = {"server_kind": "vllm", "trust_servers": True, "server_model": "m", "max_tokens": 2}
+
+
+def test_a_faster_server_answers_more(sample: Callable[..., list[Rollout]]) -> None:
+    """One that answers only when the other one has done all the rest has no more than its places' share."""
+    by_slow: list[Any] = []
+    by_fast: list[Any] = []
+    rest_is_done = threading.Event()
+
+    class Slow(vllm([7, 8], [-0.5, -0.5], by_slow)):  # type: ignore[misc]
+        def do_POST(self) -> None:
+            assert rest_is_done.wait(60)
+            super().do_POST()
+
+    class Fast(vllm([7, 8], [-0.5, -0.5], by_fast)):  # type: ignore[misc]
+        def do_POST(self) -> None:
+            super().do_POST()
+            if len(by_fast) == 14:
+                rest_is_done.set()
+
+    with listening(Slow) as slow, listening(Fast) as fast:
+        sample(None, **through(slow, fast, **TRUSTED, group_size=8, batch_size=4))
+    assert (len(by_slow), len(by_fast)) == (2, 14)
+
+
+def test_a_shard_waits_for_a_server_that_is_gone_and_asks_it_again(
+    sample: Callable[..., list[Rollout]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not there at first, and later ends with all that it was asked."""
+    monkeypatch.setattr("rlm_core.serving.remote._BACK_EVERY_S", 0.05)
+    answered: list[Any] = []
+    gone = iter(["GET", "POST", "POST", "GET", "GET"])
+    missing: list[str | None] = [next(gone)]
+
+    class Flaky(vllm([7, 8], [-0.5, -0.5], answered)):  # type: ignore[misc]
+        def fails(self) -> bool:
+            if self.command != missing[0] or (self.command == "POST" and len(answered) < 3):
+                return False
+            missing[0] = next(gone, None)
+            self.close_connection = True
+            return True
+
+        def do_GET(self) -> None:
+            if not self.fails():
+                super().do_GET()
+
+        def do_POST(self) -> None:
+            if not self.fails():
+                super().do_POST()
+
+    with listening(Flaky) as url:
+        found = sample(None, **through(url, **TRUSTED, batch_size=2, server_patience_s=60))
+    assert len(found) == len(answered) == 8
+    assert missing == [None], "all of it has happened"
+    assert caplog.text.count(f"a server is asked again: {url}") == 2

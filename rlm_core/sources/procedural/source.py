@@ -92,7 +92,7 @@ class Known:
     problems: KnownProblems = field(default_factory=lambda: KnownProblems({}))
 
     def has_one_like(self, problem: Problem) -> bool:
-        return self.problems.nearest(problem, ["batch"])[0] > _MAX_LIKENESS
+        return self.problems.nearest(problem, ["batch"], above=_MAX_LIKENESS)[0] > 0
 
     def add(self, behaviour: str, problem: Problem) -> None:
         self.behaviours.add(behaviour)
