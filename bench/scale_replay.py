@@ -55,7 +55,7 @@ def into_prefect(database: Path, flow_run: str, copies: int) -> None:
     """Copy a flow run with its task runs, states, logs, artifacts and events: all rows with new ids."""
     with closing(sqlite3.connect(database, timeout=120)) as connection, connection:
         rows = {table: list(_rows_of(connection, table, flow_run)) for table in _TABLES}
-        ids = {row["id"] for each in rows.values() for row in each if row.get("id")} | {flow_run}
+        ids = {str(row["id"]) for each in rows.values() for row in each if row.get("id")} | {flow_run}
         for _ in range(copies):
             others = {old: str(uuid.uuid4()) for old in ids}
             for table, each in rows.items():

@@ -5,12 +5,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
-import rlm_core.exams.sit
-import rlm_core.rollout
-import rlm_core.verify
 from rlm_core.model.decoding import Completion, Request
 from rlm_core.model.language import Language
 from rlm_core.problems import Problem
@@ -26,9 +24,9 @@ _FEW = 10
 
 def put_in_place() -> None:
     """Let answers and verdicts be made up, in this process, from now on."""
-    rlm_core.rollout.answers_from_servers = _answers
-    rlm_core.verify.judge_rollouts = _verdicts
-    rlm_core.exams.sit.judge_rollouts = _verdicts
+    patch("rlm_core.rollout.answers_from_servers", _answers).start()
+    patch("rlm_core.verify.judge_rollouts", _verdicts).start()
+    patch("rlm_core.exams.sit.judge_rollouts", _verdicts).start()
 
 
 def _answers(

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from prefect import Task
 from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from prefect.utilities.callables import get_call_parameters
 
 from rlm_core.config import Config, PrefectSection, VerifySection
 from rlm_core.errors import InfrastructureFault, one_line
-from tasks.stage import Result
 
 _IGNORE_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 """Run by Dask's workers, which Ctrl-C in a terminal reaches too. It is for the flow to end them."""
@@ -41,9 +39,8 @@ class VerifyRunner:
     lost: tuple[type[Exception], ...] = ()
     """What the future of a task raises that was lost with its process."""
 
-    def submit(self, task: Task[..., Result], **parameters: Any) -> PrefectFuture[Result]:
-        future: PrefectFuture[Result] = self.runner.submit(task, get_call_parameters(task.fn, (), parameters))
-        return future
+    def submit(self, task: Any, **parameters: Any) -> PrefectFuture[Any]:
+        return self.runner.submit(task, get_call_parameters(task.fn, (), parameters))
 
     def result(self, future: PrefectFuture[Any]) -> Any:
         """What a task returned.

@@ -34,7 +34,7 @@ class Stages:
         self._suites = {"benchmark": config.evaluate.benchmark, "holdout": config.evaluate.holdout}
 
     def generate(self) -> Result:
-        made: Result = self._task(generate)(
+        return self._task(generate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
             learner=self._it.learner,
             section=self._config.generate,
@@ -42,10 +42,9 @@ class Stages:
             project_seed=self._config.seed,
             iteration=self._it.number,
         )
-        return made
 
     def mutate(self, proposals: Result) -> Result:
-        made: Result = self._task(mutate)(
+        return self._task(mutate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
             learner=self._it.learner,
             proposals=proposals,
@@ -54,11 +53,10 @@ class Stages:
             project_seed=self._config.seed,
             iteration=self._it.number,
         )
-        return made
 
     def filter(self, *proposals: Result) -> Result:
         read = [self._config.generate.bank, *self._suites.values()]
-        made: Result = self._task(filter_problems, "filter")(
+        return self._task(filter_problems, "filter")(
             **self._common(self._config.prefect.verify_timeout_s, reads=read, judges=True),
             project=self._it.project,
             proposals=list(proposals),
@@ -70,7 +68,6 @@ class Stages:
             iteration=self._it.number,
             reserve=int(self._config.rollout.resample_budget * self._config.generate.problems),
         )
-        return made
 
     def rollout_and_verify(self, problems: Result) -> tuple[list[Result], list[Result]]:
         """Fan out over shards; a shard is verified as soon as its rollouts are there. Useless groups are replaced."""
@@ -82,7 +79,7 @@ class Stages:
             ).run(Rounds.of(results_of(problems, self._it.directory), self._config.rollout), self._config.rollout)
 
     def _rollout(self, problems: Result, shard: Shard) -> PrefectFuture[Result]:
-        asked: PrefectFuture[Result] = self._task(rollout, f"rollout {shard.shown}").submit(
+        return self._task(rollout, f"rollout {shard.shown}").submit(
             **self._common(self._config.prefect.rollout_timeout_s),
             learner=self._it.learner,
             problems=problems,
@@ -90,7 +87,6 @@ class Stages:
             section=self._config.rollout,
             seed=self._it.stage_seed("rollout"),
         )
-        return asked
 
     def _verify(self, problems: Result, shard: Shard, rollouts: Result, runner: VerifyRunner) -> PrefectFuture[Result]:
         return runner.submit(
@@ -103,7 +99,7 @@ class Stages:
         )
 
     def train(self, rollouts: list[Result], verdicts: list[Result]) -> Result:
-        made: Result = self._task(train)(
+        return self._task(train)(
             **self._common(self._config.prefect.train_timeout_s),
             learner=self._it.learner,
             rollouts=rollouts,
@@ -115,7 +111,6 @@ class Stages:
             iteration=self._it.number,
             corpus=self._it.corpus,
         )
-        return made
 
     def evaluate(self, trained: Result) -> list[Result]:
         """Exams of the base model, the incumbent and the candidate; those that were sat before are not sat again."""

@@ -158,7 +158,7 @@ def test_useless_groups_are_replaced_up_to_the_budget_and_not_again_when_it_is_c
     assert (summary["groups"], summary["replacements"], summary["rollouts"]) == (8, 4, 16)
     assert len(lines(run / "problem_metrics.jsonl")) == 8
     with open_ledger(project_of(config).ledger, create=False) as ledger:
-        assert len(ledger.problems()) == 8
+        assert len(ledger.tried_problems(before=2)) == 8
 
 
 def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:

@@ -89,7 +89,7 @@ def test_what_is_killed_comes_back_by_itself_and_the_iteration_ends(tmp_path: Pa
     shards = run_directory / "rollouts"
     machine = Machine(tmp_path / "prefect", free_port())
     with up(machine, "--serve", "--serve-port", str(port), "--config", str(config)) as process:
-        before = {name: process_of(machine, name) for name in SERVICES}
+        before = {name: found for name in SERVICES if (found := process_of(machine, name))}
         run = machine.made_by(machine.follow("prefect deployment run iterate/iterate", "--param", f"config={config}"))
         wait_for(lambda: any(shards.glob("*.jsonl")))
         os.kill(before["rlm_cli.main serve"], signal.SIGKILL)
