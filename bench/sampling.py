@@ -25,7 +25,7 @@ from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
-from rlm_core.state.ledger import TriedProblem, Try
+from rlm_core.usefulness import TriedProblem, Try
 from rlm_core.verify import judge_rollouts
 
 GROUPS = Path("project/sampling/groups.jsonl")

@@ -32,40 +32,38 @@ class Stages:
         self._it = iteration
         self._config = config
         self._suites = {"benchmark": config.evaluate.benchmark, "holdout": config.evaluate.holdout}
+        self._maker = {"learner": iteration.learner, "project_seed": config.seed, "iteration": iteration.number}
 
     def generate(self) -> Result:
         return self._task(generate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
-            learner=self._it.learner,
             section=self._config.generate,
             verify=self._config.verify,
-            project_seed=self._config.seed,
-            iteration=self._it.number,
+            **self._maker,
+            corpus=self._it.corpus if self._config.generate.shows_corpus else None,
         )
 
     def mutate(self, proposals: Result) -> Result:
         return self._task(mutate)(
             **self._common(self._config.prefect.rollout_timeout_s, reads=[self._config.generate.bank]),
-            learner=self._it.learner,
             proposals=proposals,
             generate=self._config.generate,
             section=self._config.mutate,
-            project_seed=self._config.seed,
-            iteration=self._it.number,
+            **self._maker,
         )
 
     def filter(self, *proposals: Result) -> Result:
-        read = [self._config.generate.bank, *self._suites.values()]
+        reads = [self._config.generate.bank, *self._suites.values()]
         return self._task(filter_problems, "filter")(
-            **self._common(self._config.prefect.verify_timeout_s, reads=read, judges=True),
+            **self._common(self._config.prefect.verify_timeout_s, reads, judges=True),
             project=self._it.project,
             proposals=list(proposals),
             generate=self._config.generate,
             suites=self._suites,
             section=self._config.filter,
             verify=self._config.verify,
-            project_seed=self._config.seed,
-            iteration=self._it.number,
+            **self._maker,
+            rollout=self._config.rollout,
             reserve=int(self._config.rollout.resample_budget * self._config.generate.problems),
         )
 
@@ -109,7 +107,7 @@ class Stages:
             rollout=self._config.rollout,
             seed=self._it.stage_seed("train"),
             iteration=self._it.number,
-            corpus=self._it.corpus,
+            corpus=self._it.corpus if self._config.train.rehearsal.share else None,
         )
 
     def evaluate(self, trained: Result) -> list[Result]:

@@ -8,12 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from rlm_core.inventions import in_words
 from rlm_core.phrases import counted, megabytes, scores, useful_groups
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
 from rlm_core.state.project import GATE_PAGE, Project
 from rlm_core.state.prune import size_of
-from rlm_core.summary import Summary, claims
+from rlm_core.summary import Summary
 
 _console = Console(highlight=False)
 
@@ -24,7 +25,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
     decision = GateDecision.model_validate(result["decision"])
     kept, refused = summary.problems_by_source, summary.rejections_by_rule
     rows = {
-        "problems": f"{counted(kept)} kept, {counted(refused)} rejected{claims(summary)}",
+        "problems": f"{counted(kept)} kept, {counted(refused)} rejected{in_words(summary)}",
         "rollouts": (
             f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
             f"mean reward {summary.reward_mean:.3f}, "

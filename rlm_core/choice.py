@@ -1,19 +1,9 @@
 """Which known problems an iteration asks again: those that are solved sometimes.
 
-A group teaches only when its answers differ in what they are paid. With a pass rate p, G answers hold right and wrong
-ones with the chance
-
-    1 - p^G - (1 - p)^G
-
-which, as the spread p (1 - p) of one answer does, falls with the distance of p from 1/2 and with nothing else. So the
-order is by that distance, and is right for every G. Three things make p uncertain, and each has its part in the rule:
-
-- *It was measured with few answers.* What is believed about p is a Beta distribution, and the order goes by a draw from
-  it (Thompson sampling: Thompson 1933; Chapelle and Li 2011). What is little known is tried often enough to be known,
-  and what is known to be useful is used.
-- *The problem was never asked.* Then the belief is that of its like (same source, same difficulty), worth `_PRIOR`
-  answers: where middling problems were never solved, the other middling ones wait.
-- *The policy changes.* An iteration's answers count `_FADE` times as much in each further one.
+The order is by usefulness (`usefulness.py`), with one thing more: what is little known has to be tried to be known. So
+it goes by the spread of a draw from what is believed about a problem's pass rate (Thompson sampling: Thompson 1933;
+Chapelle and Li 2011). A problem that was never asked is believed to be as its like (same source, same difficulty):
+where middling problems were never solved, the other middling ones wait.
 
 Besides, a group that was all right or all wrong lets its problem rest: one iteration, then three, then seven, each time
 about twice as long, up to `_LONGEST_REST`. What is solved comes back to be seen whether it still is; what nobody solves
@@ -27,11 +17,8 @@ import numpy as np
 
 from rlm_core.problems import Problem
 from rlm_core.seeds import derive_seed
-from rlm_core.state.ledger import TriedProblem, Try
+from rlm_core.usefulness import TriedProblem, Try, belief, faded, spread
 
-_PRIOR = 2.0
-"""Answers that what is known of a problem's like is worth."""
-_FADE = 0.8
 _LONGEST_REST = 31
 
 Level = tuple[str, str | None]
@@ -54,21 +41,11 @@ def most_useful_first(
 
     def key(problem: Problem) -> tuple[int, float]:
         own = tries.get(problem.id, ())
-        right, wrong = belief(own, rates.get(_level(problem), 0.5), iteration)
+        right, wrong = belief(own, iteration, rates.get(_level(problem), 0.5))
         draw = np.random.default_rng(derive_seed(seed, iteration, "choice", problem.id)).beta(right, wrong)
-        return rests_for(own, iteration), abs(draw - 0.5)
+        return rests_for(own, iteration), -spread(draw)
 
     return sorted(problems.values(), key=key)
-
-
-def belief(tries: Sequence[Try], rate: float, iteration: int) -> tuple[float, float]:
-    """The parameters of the Beta distribution of a problem's pass rate in this iteration.
-
-    Args:
-        rate: of the problem's like, between 0 and 1 exclusive.
-    """
-    right, wrong = _faded(tries, iteration)
-    return _PRIOR * rate + right, _PRIOR * (1 - rate) + wrong
 
 
 def rests_for(tries: Sequence[Try], iteration: int) -> int:
@@ -89,17 +66,10 @@ def _rates(known: Sequence[TriedProblem], iteration: int) -> Mapping[Level, floa
     """Pass rate of each level, as if one right and one wrong answer had been seen beside those that were."""
     sums: dict[Level, list[float]] = defaultdict(lambda: [1.0, 1.0])
     for each in known:
-        right, wrong = _faded(each.tries, iteration)
+        right, wrong = faded(each.tries, iteration)
         sums[_level(each.problem)][0] += right
         sums[_level(each.problem)][1] += wrong
     return {level: right / (right + wrong) for level, (right, wrong) in sums.items()}
-
-
-def _faded(tries: Sequence[Try], iteration: int) -> tuple[float, float]:
-    """Right and wrong answers, each worth less by the iterations since."""
-    worth = [_FADE ** (iteration - 1 - each.iteration) for each in tries]
-    right = sum(each.passed * w for each, w in zip(tries, worth, strict=True))
-    return right, sum(each.rollouts * w for each, w in zip(tries, worth, strict=True)) - right
 
 
 def _level(problem: Problem) -> Level:

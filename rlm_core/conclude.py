@@ -12,10 +12,10 @@ from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
 from rlm_core.gate import Lineage, decide, nothing_learnt
+from rlm_core.inventions import Inventions
 from rlm_core.iteration import Iteration
 from rlm_core.pages.exam_answers import answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page
-from rlm_core.proposals.claims import Claims
 from rlm_core.records import ExamReport, GateDecision, Record, Rejection, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.rounds import asked_problems
 from rlm_core.sources import read_problems
@@ -120,7 +120,7 @@ def finish(
         float(np.sum([result.figures["seconds"] for result in rollouts])),
         time.monotonic() - iteration.started,
         _stage_seconds(made, rollouts, verdicts, trained, exams),
-        Claims.from_figures(made[-1].figures),
+        Inventions.of(made),
         len(problems) - int(str(made[-1].figures["problems"])),
     )
     _remove_other_shards(directory, rollouts, verdicts)

@@ -94,10 +94,18 @@ class GenerateSection(Section):
     bank alone, shuffled once and walked through."""
     domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS
     """Subjects that proposals rotate through."""
+    solved_examples: Annotated[int, Field(ge=0, le=3)] = 2
+    """How many of the three examples that the model is shown with each request are solved problems of the corpus, as
+    far as there are any; the others are of the bank."""
     use_recursion: bool = False
     """Whether proposals are asked to be solvable by recursion."""
     max_tokens: Tokens = 220
     temperature: Temperature = 0.6
+
+    @property
+    def shows_corpus(self) -> bool:
+        """Whether the model is asked for problems and shown solved ones."""
+        return bool(self.from_model and self.solved_examples)
 
 
 class MutateSection(Section):
@@ -113,8 +121,27 @@ class MutateSection(Section):
     temperature: Temperature = 0.6
 
 
+class MajoritySection(Section):
+    """Solutions for proposals that have none; see docs/sources.md."""
+
+    answers: Annotated[int, Field(ge=0, le=64)] = 0
+    """Answers that such a proposal gets, by the settings of `rollout`. 0 is off: it is refused. What a weak model
+    agrees on may be a mistake, and no proof finds that."""
+    share: Annotated[float, Field(gt=0.5, le=1)] = 0.6
+    """Part of them, those without code among them, that must return the same for all inputs."""
+
+    @field_validator("answers")
+    @classmethod
+    def _enough_to_agree(cls, answers: int) -> int:
+        if answers in (1, 2):
+            raise ValueError("0 for none, or at least 3: fewer are no majority")
+        return answers
+
+
 class FilterSection(Section):
     """What a proposal must be to become a problem."""
+
+    majority: MajoritySection = MajoritySection()
 
     prompt_chars: tuple[Count, Positive] = (20, 2_000)
     """Shortest and longest prompt."""
@@ -268,8 +295,8 @@ class RehearsalSection(Section):
     """
 
     corpus_size: Positive = 1_000
-    """Answers that the project keeps, one of each problem. The oldest go first, of equally old ones the easiest. They
-    are kept whether or not any are rehearsed."""
+    """Answers that the project keeps, one of each problem. The least useful go first: those whose problem is nearly
+    always or nearly never solved, or was not tried for long. They are kept whether or not any are rehearsed."""
     share: Annotated[float, Field(ge=0, le=0.9)] = 0.0
     """Part of the answers trained on that are rehearsed; fewer when the corpus has fewer, as none is taken twice."""
     hard_share: Share = 0.5

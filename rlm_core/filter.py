@@ -4,19 +4,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlm_core.choice import most_useful_first
-from rlm_core.config import FilterSection, GenerateSection, VerifySection
+from rlm_core.config import FilterSection, GenerateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.generate import SHOWN_CHARS, written
+from rlm_core.model.policy import device_policy
 from rlm_core.problems import Problem
 from rlm_core.proposals.claims import Claims, with_reference_values
 from rlm_core.proposals.known import KnownProblems, repeats
+from rlm_core.proposals.majority import Ask, with_majority_solutions
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import broken_rule
 from rlm_core.proposals.twins import twin
-from rlm_core.records import FileRef, Refusal, Rejection, StageResult
+from rlm_core.records import FileRef, PolicyRef, Refusal, Rejection, StageResult
+from rlm_core.rollout import sample_rollouts
 from rlm_core.rounds import RESERVE
 from rlm_core.sandbox import Sandbox
+from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import open_ledger
@@ -35,12 +39,15 @@ def run(
     verify: VerifySection,
     project_seed: int,
     iteration: int,
+    learner: PolicyRef,
+    rollout: RolloutSection,
     reserve: int = 0,
 ) -> StageResult:
     """The filter stage: proposals and mutants in, `directory/problems.jsonl` out, filled up from the bank.
 
     Args:
         suites: name of each exam suite by its group, `benchmark` and `holdout`.
+        learner, rollout: who answers proposals that have no solution, and how.
         reserve: how many problems that come next are written to `directory/reserve.jsonl`.
     """
     offered = [problem for file in proposals for problem in read_jsonl(Path(file.path), Problem)]
@@ -48,11 +55,13 @@ def run(
     groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
     with open_ledger(Project(project).ledger) as ledger:
         tried = ledger.tried_problems(before=iteration)
-    groups["corpus"] = [known.problem for known in tried]
+    groups["corpus"] = [each.problem for each in tried]
     if generate.choice == "useful":
         bank = most_useful_first(bank, tried, project_seed, iteration)
+    ask = _answers_of(learner, rollout, section.majority.answers, derive_seed(project_seed, iteration, "majority"))
     with open_prover(verify) as prover:
-        answered = [with_reference_values(proposal, prover.sandbox) for proposal in offered]
+        solved = with_majority_solutions(offered, ask, section.majority, prover.sandbox)
+        answered = [with_reference_values(proposal, prover.sandbox) for proposal in solved.proposals]
         known = KnownProblems(groups)
         problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
         taken = {problem.id for problem in problems}
@@ -60,10 +69,30 @@ def run(
         spare, _ = filter_proposals([], left, reserve, known, section, prover)
     with open_bench(verify, [*problems, *spare]) as bench:
         problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))
-    made = written(directory, "problems", problems, rejections)
+    unsolved = [_rejection(problem, refused) for problem, refused in solved.refused]
+    figures = {"reserve": len(spare), "invented": _invented(answered, problems)}
+    figures |= Claims.of(solved.proposals, answered).figures | solved.figures
+    made = written(directory, "problems", problems, [*unsolved, *rejections], **figures)
     files = {"reserve": FileRef.of(write_jsonl(directory / RESERVE, spare))}
-    figures = {"reserve": len(spare), **Claims.of(offered, answered).figures}
-    return made.model_copy(update={"files": made.files | files, "figures": made.figures | figures})
+    return made.model_copy(update={"files": made.files | files})
+
+
+def _invented(proposals: Sequence[Problem], problems: Sequence[Problem]) -> int:
+    """How many problems are new ones of the model; it may have written some of what fills up, too, earlier."""
+    own = {proposal.id for proposal in proposals if proposal.provenance.written_by_model}
+    return sum(problem.id in own for problem in problems)
+
+
+def _answers_of(learner: PolicyRef, section: RolloutSection, count: int, seed: int) -> Ask:
+    """What asks the learner for so many answers to each problem, as it is asked in the rollout stage."""
+
+    def ask(problems: Sequence[Problem]) -> list[list[str]]:
+        with device_policy(learner.base, learner.adapter) as policy:
+            grouped = section.model_copy(update={"group_size": count})
+            texts = [rollout.text for rollout in sample_rollouts(policy, problems, grouped, seed, stage="filter")]
+        return [texts[start : start + count] for start in range(0, len(texts), count)]
+
+    return ask
 
 
 def filter_proposals(

@@ -5,31 +5,30 @@ What of the model's answers is not usable becomes a rejection with a reason.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import json_repair
-import numpy as np
 from pydantic import ValidationError
 
 from rlm_core.config import GenerateSection, VerifySection
-from rlm_core.files import first_reason, write_jsonl
+from rlm_core.examples import examples_for, judged_by_cases, problem_json, solved_problems
+from rlm_core.files import first_reason, read_jsonl, write_jsonl
 from rlm_core.model.decoding import Request
 from rlm_core.model.draws import Sampling
 from rlm_core.model.policy import Policy, device_policy
-from rlm_core.problems import Cases, Problem, Provenance
+from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter
 from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import procedural, read_problems
+from rlm_core.state.corpus import CorpusAnswer
 
 SHOWN_CHARS = 2_000
 """Longest part of a proposal that a rejection keeps."""
 
-_SHOWN_CASES = 5
-_EXAMPLES = 3
 _OPENING = '{"id": "'
 """How every answer begins, so that the model cannot but go on with a JSON object."""
 
@@ -50,18 +49,23 @@ def run(
     verify: VerifySection,
     project_seed: int,
     iteration: int,
+    corpus: FileRef | None = None,
 ) -> StageResult:
     """The generate stage: proposals, into `directory/proposals.jsonl`, and a check that the bank can be read.
 
     Args:
+        corpus: what may be shown to the model, of earlier iterations, the most useful first.
         verify: for the sandbox in which references are run.
     """
     bank = judged_by_cases(read_problems(section.bank))
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.from_model:
+        solved = solved_problems(read_jsonl(Path(corpus.path), CorpusAnswer)) if corpus else []
+        seed = derive_seed(project_seed, iteration, "generate")
         with device_policy(learner.base, learner.adapter) as policy:
-            problems, rejections = propose(policy, section, bank, derive_seed(project_seed, iteration, "generate"))
+            problems, rejections = propose(policy, section, bank, seed, solved)
+    asked = len(problems) + len(rejections)
     if section.from_procedural:
         with open_sandbox(verify.sandbox, verify.limits, container=verify.container) as sandbox:
             composed = procedural.problems(
@@ -69,7 +73,7 @@ def run(
             )
         problems += composed
         rejections += used_up(composed, section)
-    return written(directory, "proposals", problems, rejections)
+    return written(directory, "proposals", problems, rejections, asked=asked)
 
 
 def used_up(composed: Sequence[Problem], section: GenerateSection) -> list[Rejection]:
@@ -82,6 +86,8 @@ def used_up(composed: Sequence[Problem], section: GenerateSection) -> list[Rejec
             rule="used_up",
             reason=f"{found[str(difficulty)]} of {count} composed problems of difficulty {difficulty}: all others were "
             "given before; other difficulties can be asked for in generate.difficulty",
+            value=found[str(difficulty)],
+            limit=count,
             proposal="",
         )
         for difficulty, count in wanted.items()
@@ -89,33 +95,35 @@ def used_up(composed: Sequence[Problem], section: GenerateSection) -> list[Rejec
     ]
 
 
-def written(directory: Path, name: str, problems: Sequence[Problem], rejections: Sequence[Rejection]) -> StageResult:
-    """The result of a stage that makes problems: two files, and how many are in each."""
+def written(
+    directory: Path, name: str, problems: Sequence[Problem], rejections: Sequence[Rejection], **figures: int
+) -> StageResult:
+    """The result of a stage that makes problems: two files, how many are in each, and what else is to be told."""
     kept = write_jsonl(directory / f"{name}.jsonl", problems)
     refused = write_jsonl(directory / f"{name}.rejections.jsonl", rejections)
     return StageResult(
         files={"problems": FileRef.of(kept), "rejections": FileRef.of(refused)},
-        figures={"problems": len(problems), "rejections": len(rejections)},
+        figures={"problems": len(problems), "rejections": len(rejections), **figures},
     )
 
 
 def propose(
-    policy: Policy, section: GenerateSection, examples: Sequence[Problem], seed: int
+    policy: Policy, section: GenerateSection, bank: Sequence[Problem], seed: int, solved: Sequence[Problem] = ()
 ) -> tuple[list[Problem], list[Rejection]]:
     """Ask the model for `section.from_model` problems, rotating through the domains.
 
     Args:
-        examples: problems of which some are shown as patterns.
+        bank, solved: problems of which some are shown as patterns: curated ones, and those of the corpus.
         seed: of the iteration's generate stage.
 
     Returns:
         Well-formed proposals, unfiltered, and the answers that held none.
     """
     domains = [section.domains[i % len(section.domains)] for i in range(section.from_model)]
-    conversations = [
-        proposal_turns(domain, _chosen(examples, domain, derive_seed(seed, "examples", i)), section.use_recursion)
-        for i, domain in enumerate(domains)
-    ]
+    conversations = []
+    for i, domain in enumerate(domains):
+        shown = examples_for(domain, bank, solved, section.solved_examples, derive_seed(seed, "examples", i))
+        conversations.append(proposal_turns(domain, shown, section.use_recursion))
     sampling = Sampling(section.temperature, section.max_tokens)
     texts = ask(policy, conversations, sampling, seed, "generate")
     return collect(texts, "generate", [Provenance(source="model")] * len(texts), domains)
@@ -129,26 +137,6 @@ def proposal_turns(domain: str, examples: Sequence[Problem], use_recursion: bool
     recursion = " that is natural to solve with recursion" if use_recursion else ""
     request = f"Write a programming exercise about {_SUBJECTS[domain]}{recursion} as JSON."
     return [turn for example in examples for turn in (request, problem_json(example))] + [request]
-
-
-def judged_by_cases(problems: Iterable[Problem]) -> list[Problem]:
-    """Those problems that can serve as a pattern: the model is asked for others of their kind."""
-    return [problem for problem in problems if isinstance(problem.verifier, Cases)]
-
-
-def problem_json(problem: Problem) -> str:
-    """A problem in the form in which the model is asked to write one, with its first few cases."""
-    cases = [case for case in problem.cases if not case.raises][:_SHOWN_CASES]
-    return json.dumps(
-        {
-            "id": problem.entry_point,
-            "description": problem.prompt.partition(" that ")[2] or problem.prompt,
-            "signature": problem.signature or problem.entry_point,
-            "solution": problem.reference or "",
-            "tests": [{"input": case.input, "expected": case.expected} for case in cases],
-        },
-        ensure_ascii=False,
-    )
 
 
 def ask(policy: Policy, conversations: Sequence[list[str]], sampling: Sampling, seed: int, stage: str) -> list[str]:
@@ -223,10 +211,3 @@ def _as_case(test: Any) -> dict[str, Any]:
         raise ValueError("each test needs input and expected")
     arguments = test["input"]
     return {"input": arguments if isinstance(arguments, list) else [arguments], "expected": test["expected"]}
-
-
-def _chosen(examples: Sequence[Problem], domain: str, seed: int) -> list[Problem]:
-    """Up to three examples, of the domain where there are such."""
-    fitting = [problem for problem in examples if problem.domain == domain] or list(examples)
-    order = np.random.default_rng(seed).permutation(len(fitting))[:_EXAMPLES]
-    return [fitting[i] for i in order]

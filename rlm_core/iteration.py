@@ -46,7 +46,7 @@ class Iteration(Record):
     exam_seed: int
     """The same in every iteration of a project, so that exams can be compared."""
     corpus: FileRef | None
-    """What may be rehearsed: the corpus as earlier iterations left it. None when nothing is to be rehearsed."""
+    """What may be rehearsed and shown: the corpus as earlier iterations left it. None when nothing is to be."""
     started: float
     """On the monotonic clock: the other one may jump."""
 
@@ -114,7 +114,8 @@ def begin(config: Config) -> Iteration:
         first = read_adapter(config.model.adapter) if config.model.adapter and not ledger.base() else None
         ledger.begin(Base(name=base.base, fingerprint=base.fingerprint), first)
         number, lineage = ledger.next_iteration(), ledger.lineage()
-        earlier = ledger.corpus(before=number) if config.train.rehearsal.share else None
+        wanted = config.train.rehearsal.share or config.generate.shows_corpus
+        earlier = ledger.corpus(before=number) if wanted else None
     for adapter in filter(None, {lineage.incumbent, lineage.learner}):
         check_adapter(config.model.base, adapter)
     check_trainable(config.model.base, lineage.learner, config.train.adapter)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlm_core.config import MutateSection
+from rlm_core.examples import judged_by_cases, problem_json
 from rlm_core.files import read_jsonl
-from rlm_core.generate import ask, collect, judged_by_cases, problem_json, written
+from rlm_core.generate import ask, collect, written
 from rlm_core.model.draws import Sampling
 from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
@@ -35,8 +36,9 @@ def run(
     if section.parents and section.per_problem:
         with device_policy(learner.base, learner.adapter) as policy:
             problems, rejections = mutate(policy, parents, section, seed)
+    asked = len(problems) + len(rejections)
     problems += rewritten(parents, section.of_solutions, derive_seed(seed, "solutions"))
-    return written(directory, "mutants", problems, rejections)
+    return written(directory, "mutants", problems, rejections, asked=asked)
 
 
 def mutate(

@@ -209,6 +209,9 @@ class Provenance(Record):
     expected_from: Literal["author", "reference"] = "author"
     """Who said what the cases expect: the problem's author, or a run of its reference solution in the sandbox."""
 
+    reference_from: Literal["author", "majority"] = "author"
+    """Who wrote the reference solution: the problem's author, or the model as it answered; see majority.py."""
+
     @property
     def written_by_model(self) -> bool:
         """Whether a model wrote the problem, with what it claims to be true of it."""

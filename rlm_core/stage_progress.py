@@ -9,6 +9,7 @@ from rlm_core.progress import Progress
 TITLES = {
     "generate": "generate (proposals)",
     "mutate": "mutate (variations)",
+    "filter": "filter (answers for a majority)",
     "rollout": "rollout (answers)",
     "verify": "verify (answers)",
     "train": "train (steps)",

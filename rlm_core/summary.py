@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
+from rlm_core.inventions import Inventions
 from rlm_core.problems import Problem
-from rlm_core.proposals.claims import Claims
 from rlm_core.records import Record, Rejection, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import ProblemOutcome
 from rlm_core.verify import sandbox_used
@@ -37,7 +37,7 @@ class Latency(Record):
     max: float
 
 
-class Summary(Record):
+class Summary(Inventions):
     """One iteration in figures."""
 
     iteration: int
@@ -45,10 +45,6 @@ class Summary(Record):
     """The learner, which answered: `base` or the SHA-256 of its adapter."""
     problems_by_source: dict[str, int]
     rejections_by_rule: dict[str, int]
-    claims_checked: int = 0
-    """Expected values that the model claimed for its own problems, and that their solutions could be run for."""
-    claims_wrong: int = 0
-    """Those of them that the solutions do not give."""
     rollouts: int
     passed: int
     infrastructure_faults: int
@@ -86,7 +82,7 @@ def summarise(
     rollout_s: float,
     duration_s: float,
     stage_seconds: Mapping[str, float],
-    claimed: Claims,
+    inventions: Inventions,
     replacements: int = 0,
 ) -> Summary:
     """The figures of a whole iteration."""
@@ -98,8 +94,7 @@ def summarise(
         policy=policy,
         problems_by_source=dict(Counter(problem.provenance.source for problem in problems)),
         rejections_by_rule=dict(Counter(rejection.rule for rejection in rejections)),
-        claims_checked=claimed.checked,
-        claims_wrong=claimed.wrong,
+        **dict(inventions),
         rollouts=len(rollouts),
         passed=passed,
         infrastructure_faults=len(verdicts) - len(judged),
@@ -120,13 +115,6 @@ def summarise(
         duration_s=duration_s,
         stage_seconds=dict(stage_seconds),
     )
-
-
-def claims(summary: Summary) -> str:
-    """How far the model's own examples could be believed, in words to be appended; nothing when it gave none."""
-    if not summary.claims_checked:
-        return ""
-    return f"; {summary.claims_wrong} of {summary.claims_checked} values that the model claimed were wrong"
 
 
 def problem_metrics(

@@ -11,7 +11,7 @@ from rlm_core.model.adapters import check_trainable
 from rlm_core.model.policy import Policy, device_policy_to_train
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.seeds import derive_seed
-from rlm_core.state.ledger import CorpusAnswer
+from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.training.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
 from rlm_core.training.rehearsal import choose, rehearsed, wanted
 from rlm_core.training.trainer import CHECKPOINT, StepMetrics, Trainer

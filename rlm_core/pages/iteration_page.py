@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlm_core.files import read_jsonl, read_record, read_shards
+from rlm_core.inventions import in_words
 from rlm_core.pages.gate_page import heading
 from rlm_core.pages.markdown import code, fenced, side_by_side, table, wrapped
 from rlm_core.pages.suspects import suspects, why
@@ -13,7 +14,7 @@ from rlm_core.problems import Problem
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.rounds import asked_problems
 from rlm_core.state.project import DECISION, Project
-from rlm_core.summary import Summary, claims
+from rlm_core.summary import Summary
 
 _SAMPLES = 3
 _SUSPECTS = 2
@@ -92,7 +93,7 @@ def _stages(ended: Ended) -> str:
     counts = {
         **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
         "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected"
-        f"{claims(summary)}",
+        f"{in_words(summary)}",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "

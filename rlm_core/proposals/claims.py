@@ -1,9 +1,9 @@
 """What proposals claim that their solutions give, against what these give in the sandbox."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from rlm_core.errors import InfrastructureFault
 from rlm_core.problems import Case, Problem
@@ -53,11 +53,6 @@ class Claims:
             for claimed, computed in zip(before.cases, after.cases, strict=True)
         ]
         return cls(len(pairs), sum(not _same(claimed, computed) for claimed, computed in pairs))
-
-    @classmethod
-    def from_figures(cls, figures: Mapping[str, Any]) -> Self:
-        """Those that the filter stage's result tells; none of a result from before they were counted."""
-        return cls(int(figures.get("claims_checked", 0)), int(figures.get("claims_wrong", 0)))
 
     @property
     def figures(self) -> dict[str, int]:

@@ -54,6 +54,9 @@ class Grams:
     code: str
     word_grams: tuple[str, ...]
     code_grams: tuple[str, ...]
+    word_runs: frozenset[str]
+    code_runs: frozenset[str]
+    """All runs of the full length that it has, to be looked up in."""
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -64,14 +67,21 @@ class Grams:
             _line(tokens),
             _grams(words, min(_WORDS, len(words))) if enough else (),
             _grams(tokens, _TOKENS),
+            frozenset(_grams(words, _WORDS)),
+            frozenset(_grams(tokens, _TOKENS)),
         )
 
     def share_in(self, other: "Grams") -> float:
         """Share of the runs of 8 words, or of 20 tokens of code, that the other one has too; the larger of the two."""
-        return max(_share(self.word_grams, other.words), _share(self.code_grams, other.code))
+        return max(
+            _share(self.word_grams, other.words, other.word_runs), _share(self.code_grams, other.code, other.code_runs)
+        )
 
 
-def _share(grams: Sequence[str], text: str) -> float:
+def _share(grams: Sequence[str], text: str, runs: frozenset[str]) -> float:
+    # A single gram may be shorter than a run. Several are runs themselves, and nearly always none is there.
+    if len(grams) > 1 and runs.isdisjoint(grams):
+        return 0.0
     return sum(gram in text for gram in grams) / len(grams) if grams else 0.0
 
 

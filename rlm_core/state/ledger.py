@@ -14,9 +14,11 @@ from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
 from rlm_core.gate import Lineage, PastScores
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record, Share
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record
+from rlm_core.state.corpus import CorpusAnswer, most_useful
 from rlm_core.state.migrations import SCHEMA_VERSION, migrate
 from rlm_core.state.moved import follow
+from rlm_core.usefulness import TriedProblem, Try, usefulness
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -36,37 +38,6 @@ class ProblemOutcome(Record):
     passed: int
     passed_rollout_id: str | None = None
     passed_text: str | None = None
-
-
-class CorpusAnswer(Record):
-    """An earlier answer that passed."""
-
-    problem: Problem
-    rollout_id: str
-    iteration: int
-    text: str
-    pass_rate: Share
-    """Of the problem's rollouts, when it was last tried."""
-
-
-class Try(Record):
-    """How a problem's rollouts did in one iteration."""
-
-    iteration: int
-    rollouts: int
-    passed: int
-
-    @property
-    def teaches(self) -> bool:
-        """Whether some passed and some did not."""
-        return 0 < self.passed < self.rollouts
-
-
-class TriedProblem(Record):
-    """A problem of earlier iterations, and how it went each time, oldest first."""
-
-    problem: Problem
-    tries: tuple[Try, ...]
 
 
 PointerName = Literal["accepted", "trainer", "inference"]
@@ -217,26 +188,42 @@ class Ledger:
         return [TriedProblem(problem=contents[name], tries=tuple(each)) for name, each in tries.items()]
 
     def corpus(self, before: int) -> list[CorpusAnswer]:
-        """The answers from iterations before this one, oldest first, with what was known of their problems then."""
+        """The answers from iterations before this one, the most useful first, with what was known of them then."""
         rows = self._connection.execute(
             """
-            SELECT problems.content, rollout_id, corpus.iteration, text, passed, rollouts
+            SELECT problems.id, problems.content, rollout_id, corpus.iteration, text, passed, rollouts
             FROM corpus JOIN problems ON problems.id = problem_id AND problems.iteration = (
                 SELECT MAX(iteration) FROM problems WHERE id = problem_id AND rollouts > 0 AND iteration < :before)
-            WHERE corpus.iteration < :before ORDER BY corpus.iteration, corpus.rowid
+            WHERE corpus.iteration < :before
             """,
             {"before": before},
-        )
-        return [
+        ).fetchall()
+        tries = self._tries_of_the_corpus(before)
+        return most_useful(
             CorpusAnswer(
                 problem=_stored(Problem, _json(content)),
                 rollout_id=rollout_id,
                 iteration=iteration,
                 text=text,
                 pass_rate=passed / rollouts,
+                usefulness=usefulness(tries[problem_id], before),
             )
-            for content, rollout_id, iteration, text, passed, rollouts in rows
-        ]
+            for problem_id, content, rollout_id, iteration, text, passed, rollouts in rows
+        )
+
+    def _tries_of_the_corpus(self, before: int) -> dict[str, list[Try]]:
+        """How each problem with an answer in the corpus went, oldest first."""
+        rows = self._connection.execute(
+            """
+            SELECT id, iteration, rollouts, passed FROM problems
+            WHERE iteration < ? AND id IN (SELECT problem_id FROM corpus) ORDER BY iteration
+            """,
+            (before,),
+        )
+        tries: dict[str, list[Try]] = {}
+        for problem_id, iteration, rollouts, passed in rows:
+            tries.setdefault(problem_id, []).append(Try(iteration=iteration, rollouts=rollouts, passed=passed))
+        return tries
 
     def corpus_size(self) -> int:
         """Answers in the corpus."""
@@ -298,7 +285,7 @@ class Ledger:
             if done.rowcount == 0:
                 return
             self._add_outcomes(decision.iteration, outcomes)
-            self._bound_corpus(corpus_size)
+            self._bound_corpus(decision.iteration, corpus_size)
             if decision.candidate is not None:
                 self._add_candidate(decision, decision.candidate, ema_weight)
             self._follow(decision.iteration, infer_staleness)
@@ -372,24 +359,12 @@ class Ledger:
             [(o.passed_rollout_id, iteration, o.problem.id, o.passed_text) for o in outcomes if o.passed_rollout_id],
         )
 
-    def _bound_corpus(self, size: int | None) -> None:
-        """Keep the newest answer of each problem, and of those so many: the oldest go, of equally old ones the easiest.
-
-        Newest, because it is the likest to what the policy would say now; oldest and not easiest first, because hard
-        problems would pile up that are no longer hard.
-        """
-        self._connection.execute(
-            "DELETE FROM corpus WHERE rowid NOT IN (SELECT MAX(rowid) FROM corpus GROUP BY problem_id)"
-        )
-        self._connection.execute(
-            """
-            DELETE FROM corpus WHERE rowid NOT IN (
-                SELECT corpus.rowid FROM corpus
-                LEFT JOIN problems ON problems.id = problem_id AND problems.iteration = corpus.iteration
-                ORDER BY corpus.iteration DESC, CAST(passed AS REAL) / rollouts, corpus.rowid LIMIT ?)
-            """,
-            (-1 if size is None else size,),
-        )
+    def _bound_corpus(self, iteration: int, size: int | None) -> None:
+        """Keep so many of the answers up to this iteration, the most useful; see `corpus.most_useful`."""
+        kept = {answer.rollout_id for answer in self.corpus(before=iteration + 1)[:size]}
+        there = self._connection.execute("SELECT rollout_id FROM corpus").fetchall()
+        gone = [row for row in there if row[0] not in kept]
+        self._connection.executemany("DELETE FROM corpus WHERE rollout_id = ?", gone)
 
     def _point(
         self,

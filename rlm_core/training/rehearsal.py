@@ -13,12 +13,12 @@ from rlm_core.model.policy import Policy
 from rlm_core.proposals.known import KnownProblems, repeats
 from rlm_core.records import FileRef
 from rlm_core.sources import read_problems
-from rlm_core.state.ledger import CorpusAnswer
+from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.training.batches import Rehearsed
 
 
 def write_corpus(directory: Path, corpus: Sequence[CorpusAnswer], config: Config) -> FileRef:
-    """What an iteration may rehearse, as `directory/corpus.jsonl`, so that the train stage's key contains it.
+    """What an iteration may rehearse and show, as `directory/corpus.jsonl`, so that the stages' keys contain it.
 
     Answers to problems that are in an exam suite, or nearly, are left out. The filter keeps such problems from being
     trained on; but suites can be exchanged, and then an old problem may be in a new suite.

@@ -5,10 +5,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_core.choice import belief, most_useful_first, rests_for
+from rlm_core.choice import most_useful_first, rests_for
 from rlm_core.problems import Problem
 from rlm_core.sources.bank import bank_order
-from rlm_core.state.ledger import TriedProblem, Try
+from rlm_core.usefulness import TriedProblem, Try
 from tests import tiny
 
 G = 8
@@ -54,14 +54,6 @@ def test_groups_without_signal_let_a_problem_rest_each_time_about_twice_as_long(
 def test_what_could_not_be_judged_is_no_try() -> None:
     unjudged = Try(iteration=2, rollouts=0, passed=0)
     assert rests_for((*tried(4), unjudged), 3) == 0
-    assert belief((unjudged,), 0.5, 3) == (1.0, 1.0)
-
-
-def test_old_answers_count_less_and_nothing_known_is_what_its_like_are() -> None:
-    assert belief((), 0.25, 9) == (0.5, 1.5)
-    assert belief(tried(6), 0.5, 2) == (7.0, 3.0)  # of the iteration before: in full
-    right, wrong = belief(tried(6), 0.5, 12)
-    assert 1 < right < 2 > wrong > 1
 
 
 def test_the_unknown_waits_where_its_like_were_never_solved() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from rlm_core import filter as filtering
-from rlm_core.config import FilterSection, GateSection, GenerateSection, VerifySection
+from rlm_core.config import FilterSection, GateSection, GenerateSection, RolloutSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import filter_proposals, refusal
 from rlm_core.gate import Lineage, nothing_learnt
@@ -17,13 +17,14 @@ from rlm_core.proposals.claims import with_reference_values
 from rlm_core.proposals.known import KnownProblems, jaccard, shingles
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import RULES
-from rlm_core.records import FileRef, Rejection
+from rlm_core.records import FileRef, PolicyRef, Rejection
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import ProblemOutcome, open_ledger
 from rlm_core.state.project import Project
 
 SECTION = FilterSection()
+NOBODY = PolicyRef(base="none", fingerprint="none")
 GOOD = Problem.model_validate(
     {
         "prompt": "Write a Python function `double(n)` that returns twice the integer n.",
@@ -434,6 +435,8 @@ def test_the_stage_fills_up_with_what_is_solved_sometimes_or_with_the_bank_s_nex
         VerifySection(),
         project_seed=0,
         iteration=2,
+        learner=NOBODY,
+        rollout=RolloutSection(),
     )
     [chosen] = read_jsonl(Path(result.files["problems"].path), Problem)
     expected = asked_before[5] if choice == "useful" else bank_order(asked_before, 0, 2, 1)[0]
@@ -457,9 +460,20 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         VerifySection(),
         project_seed=0,
         iteration=1,
+        learner=NOBODY,
+        rollout=RolloutSection(),
     )
     assert result.damage() is None
-    assert result.figures == {"problems": 6, "rejections": 2, "reserve": 0, "claims_checked": 5, "claims_wrong": 4}
+    assert result.figures == {
+        "problems": 6,
+        "rejections": 2,
+        "reserve": 0,
+        "invented": 1,
+        "claims_checked": 5,
+        "claims_wrong": 4,
+        "majorities_asked": 0,
+        "majorities_found": 0,
+    }
     problems = list(read_jsonl(tmp_path / "run" / "problems.jsonl", Problem))
     assert [problem.prompt for problem in problems[:2]] == [GOOD.prompt, OTHER_PROMPT]
     assert problems[0].cases == GOOD.cases

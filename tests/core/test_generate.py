@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlm_core.config import GenerateSection, VerifySection
+from rlm_core.examples import problem_json
 from rlm_core.files import read_jsonl
-from rlm_core.generate import collect, parse_proposal, problem_json, proposal_turns, propose, run, used_up
+from rlm_core.generate import collect, parse_proposal, proposal_turns, propose, run, used_up
 from rlm_core.model.decoding import Completion, Request
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.records import PolicyRef, Rejection
@@ -280,6 +281,6 @@ def test_that_a_difficulty_is_used_up_is_said() -> None:
     section = GenerateSection(from_procedural=4, difficulty={1: 1.0, 2: 1.0})
     composed = [PROBLEM.model_copy(update={"difficulty": level}) for level in ("1", "1", "2")]
     [rejection] = used_up(composed, section)
-    assert (rejection.stage, rejection.rule) == ("generate", "used_up")
+    assert (rejection.stage, rejection.rule, rejection.value, rejection.limit) == ("generate", "used_up", 1, 2)
     assert rejection.reason.startswith("1 of 2 composed problems of difficulty 2:")
     assert used_up([*composed, composed[-1]], section) == []

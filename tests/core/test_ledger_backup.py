@@ -12,9 +12,9 @@ import pytest
 from rlm_core.config import Config
 from rlm_core.errors import LedgerError
 from rlm_core.files import write_json, write_jsonl, write_record
+from rlm_core.inventions import Inventions
 from rlm_core.model.base_model import fingerprint
 from rlm_core.problems import Problem
-from rlm_core.proposals.claims import Claims
 from rlm_core.records import AdapterRef, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.ledger_backup import back_up, rebuild
@@ -22,7 +22,7 @@ from rlm_core.state.project import Project
 from rlm_core.summary import outcomes, summarise
 from tests.core.test_ledger import decision
 
-TOLD = ("next_iteration", "incumbent", "base", "past_scores", "problems", "corpus_size")
+TOLD = ("next_iteration", "incumbent", "base", "past_scores", "corpus_size")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
         for a, s in zip(answers, ("passed", "failed"), strict=True)
     ]
     trained = TrainReport(candidate=None, steps=1, groups=1, useful_groups=1, reward_mean=0.5, tokens=4, duration_s=1)
-    summary = summarise(number, "base", [asked], [], answers, verdicts, trained, 1.0, 2.0, {}, Claims(0, 0))
+    summary = summarise(number, "base", [asked], [], answers, verdicts, trained, 1.0, 2.0, {}, Inventions())
     candidate = AdapterRef(path=str(run / "adapter"), sha256=str(number) * 64)
     decided = decision(number, accepted, 0.3 + number / 10).model_copy(update={"candidate": candidate})
     write_json(run / "config.json", config.dump())
@@ -78,7 +78,7 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
 def told(project: Project) -> list[Any]:
     with open_ledger(project.ledger, create=False) as ledger:
         history = [(entry.number, entry.decision, entry.summary) for entry in ledger.history()]
-        return [*(getattr(ledger, name)() for name in TOLD), ledger.corpus(before=9), history]
+        return [*(getattr(ledger, name)() for name in TOLD), ledger.corpus(9), ledger.tried_problems(9), history]
 
 
 def damage(path: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_bank_without_cases_still_makes_an_iteration(tiny_model: Path, tmp_pat
     )
     assert made.figures["problems"] == 0
     mutants = mutate.run(tmp_path, incumbent, made.files["problems"], bank, 2, MutateSection(max_tokens=4), 0, 1)
-    assert mutants.figures == {"problems": 0, "rejections": 0}
+    assert mutants.figures == {"problems": 0, "rejections": 0, "asked": 0}
 
 
 @pytest.mark.parametrize("problem", [NUMBER, GRADED, BOTH])

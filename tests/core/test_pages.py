@@ -4,17 +4,20 @@ import base64
 import dataclasses
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlm_core.pages.curve import points, svg, thinned
 from rlm_core.pages.iteration_page import Ended, iteration_page
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.pages.suspects import suspects
 from rlm_core.problems import Problem
-from rlm_core.records import CaseResult, GateDecision, Outcome, Rollout, SuiteComparison, Usage, Verdict
+from rlm_core.records import CaseResult, GateDecision, Outcome, Rejection, Rollout, SuiteComparison, Usage, Verdict
 from rlm_core.state.ledger import Iteration
 from rlm_core.summary import Latency, Summary
 from tests import tiny
@@ -165,6 +168,38 @@ def test_the_iterations_page_has_each_stage_with_its_time() -> None:
     assert rows["train"].endswith("| 8.0 | 40% |")
     assert "benchmark 0.300 → 0.310" in rows["evaluate"]
     assert "were pruned" in page
+
+
+REJECTIONS = st.lists(
+    st.builds(
+        Rejection,
+        stage=st.sampled_from(["generate", "mutate", "filter"]),
+        rule=st.sampled_from(["well_formed", "min_cases", "twin", "majority"]),
+        reason=st.text(max_size=30) | st.just("| ` \n\u202e\u2028 | 9 |"),
+        proposal=st.text(max_size=10),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(REJECTIONS)
+def test_every_rejection_is_counted_in_the_table_of_the_iterations_page(rejections: list[Rejection]) -> None:
+    page = iteration_page(dataclasses.replace(ended(), rejections=rejections))
+    rows = re.findall(r"^\| (generate|mutate|filter) \| (\w+) \| (\d+) \| ", page, re.M)
+    expected = Counter((rejection.stage, rejection.rule) for rejection in rejections)
+    assert {(stage, rule): int(count) for stage, rule, count in rows} == expected
+
+
+def test_what_came_of_the_models_own_problems_is_in_the_table_of_stages() -> None:
+    def said(**figures: int) -> str:
+        page = iteration_page(dataclasses.replace(ended(), summary=summary(7).model_copy(update=figures)))
+        return next(line for line in page.splitlines() if line.startswith("| filter"))
+
+    assert "that the model was asked for" not in said()
+    assert "; none of 5 that the model was asked for could be used, others took their place |" in said(invented_asked=5)
+    assert "; 2 of 5 that the model was asked for could be used |" in said(invented_asked=5, invented=2)
+    assert "; 1 of 3 without a solution got one by majority |" in said(majorities_asked=3, majorities_found=1)
 
 
 def test_samples_are_the_problems_whose_answers_differ_with_the_best_and_the_worst() -> None:

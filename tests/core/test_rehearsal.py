@@ -17,7 +17,7 @@ from rlm_core.files import read_jsonl
 from rlm_core.model.policy import Policy, load_policy
 from rlm_core.model.tensors import flat
 from rlm_core.records import TrainReport
-from rlm_core.state.ledger import CorpusAnswer
+from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.train import train
 from rlm_core.training.batches import Experience, Rehearsed, Sample, micro_batch, minibatches, with_rehearsed
 from rlm_core.training.losses import Divisors
@@ -39,6 +39,7 @@ def answer(name: int, pass_rate: float = 0.5, increment: int = 2, iteration: int
         iteration=iteration,
         text=tiny.answer(increment),
         pass_rate=pass_rate,
+        usefulness=0.2,
     )
 
 
@@ -134,7 +135,12 @@ def test_an_answer_becomes_the_tokens_that_a_rollout_with_this_text_has(policy: 
     assert ended
     for rollout in ended:
         old = CorpusAnswer(
-            problem=by_id[rollout.problem_id], rollout_id="r", iteration=1, text=rollout.text, pass_rate=0.5
+            problem=by_id[rollout.problem_id],
+            rollout_id="r",
+            iteration=1,
+            text=rollout.text,
+            pass_rate=0.5,
+            usefulness=0.2,
         )
         batch = rehearsed(policy, old, ROLLOUT.prompt_suffix)
         assert batch.prompt.tolist() == [list(rollout.prompt_tokens)]

@@ -1,6 +1,7 @@
 """Whole iterations under a real Prefect server, with the tiny model."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import rlm_core.rollout
 from flows.iterate import iterate
+from rlm_cli.show import outcome
 from rlm_core import progress
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.model.adapters import read_adapter
@@ -16,8 +18,9 @@ from rlm_core.model.policy import load_policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.problems import Problem
 from rlm_core.progress import Progress
-from rlm_core.records import GateDecision, Rollout, Verdict
-from rlm_core.state.ledger import CorpusAnswer, open_ledger
+from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
+from rlm_core.state.corpus import CorpusAnswer
+from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.summary import Summary
 from tests import tiny
@@ -25,6 +28,7 @@ from tests.conftest import MakeConfig
 
 FILES = {
     "config.json",
+    "corpus.jsonl",
     "decision.json",
     "gate.md",
     "iteration.md",
@@ -113,9 +117,12 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
         assert ledger.corpus_size() > 0
 
 
-def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_says_so(make_config: MakeConfig) -> None:
+def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_says_so(
+    make_config: MakeConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = make_config(generate={"from_model": 3, "from_procedural": 2}, mutate={"parents": 2})
-    summary = Summary.model_validate(iterate(str(config))["summary"])
+    result = iterate(str(config))
+    summary = Summary.model_validate(result["summary"])
     assert summary.rejections_by_rule["well_formed"] == 5
     assert summary.problems_by_source.keys() <= {"file", "procedural", "mutation"}
     assert sum(summary.problems_by_source.values()) == 6
@@ -125,6 +132,16 @@ def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_s
     assert [problem for problem in made if problem.provenance.written_by_model] == []
     page = (run / "iteration.md").read_text()
     assert "3 unusable" in page
+    told = "none of 5 that the model was asked for could be used, others took their place"
+    assert told in page
+    capsys.readouterr()
+    outcome({**result, "seconds": 1.0}, project_of(config))
+    assert told in " ".join(capsys.readouterr().out.split())
+    assert (summary.invented_asked, summary.invented) == (5, 0)
+    refused = [row for path in sorted(run.glob("*.rejections.jsonl")) for row in lines(path)]
+    assert all(row.keys() == Rejection.model_fields.keys() and row["rule"] and row["reason"] for row in refused)
+    counts = re.findall(r"^\| (?:generate|mutate|filter) \| \w+ \| (\d+) \|", page, re.M)
+    assert sum(map(int, counts)) == len(refused) == sum(summary.rejections_by_rule.values())
     assert "| generate | well_formed | 3 |" in page
     assert "| mutate | well_formed | 2 |" in page
 
@@ -158,7 +175,7 @@ def test_useless_groups_are_replaced_up_to_the_budget_and_not_again_when_it_is_c
     assert (summary["groups"], summary["replacements"], summary["rollouts"]) == (8, 4, 16)
     assert len(lines(run / "problem_metrics.jsonl")) == 8
     with open_ledger(project_of(config).ledger, create=False) as ledger:
-        assert len(ledger.tried_problems(before=2)) == 8
+        assert len(ledger.tried_problems(before=9)) == 8
 
 
 def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:

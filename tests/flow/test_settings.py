@@ -51,21 +51,22 @@ READERS = {
     "generate.bank": "generate mutate filter",
     "generate.choice": "filter",
     "generate.domains": "generate",
+    "generate.solved_examples": "generate",
     "generate.use_recursion": "generate",
     "generate.max_tokens": "generate",
     "generate.temperature": "generate",
     "mutate": "mutate",
     "filter": "filter",
     "rollout.group_size": "rollout",
-    "rollout.max_tokens": "rollout train",
-    "rollout.temperature": "rollout train",
-    "rollout.top_p": "rollout",
-    "rollout.top_k": "rollout",
+    "rollout.max_tokens": "filter rollout train",
+    "rollout.temperature": "filter rollout train",
+    "rollout.top_p": "filter rollout",
+    "rollout.top_k": "filter rollout",
     "rollout.shard_problems": "rollout",
-    "rollout.batch_size": "rollout evaluate",
+    "rollout.batch_size": "filter rollout evaluate",
     "rollout.resample_budget": "filter",
-    "rollout.stop_after_code": "rollout evaluate",
-    "rollout.prompt_suffix": "rollout train evaluate",
+    "rollout.stop_after_code": "filter rollout evaluate",
+    "rollout.prompt_suffix": "filter rollout train evaluate",
     "rollout.engine": "rollout",
     "rollout.servers": NOBODY,
     "rollout.server_kind": NOBODY,
@@ -106,6 +107,7 @@ OTHER_VALUES: dict[str, Any] = {
     "generate.choice": "uniform",
     "generate.domains": ["maths"],
     "generate.difficulty": {"3": 1.0},
+    "filter.majority.answers": 5,
     "filter.prompt_chars": [1, 3_000],
     "filter.description_words": [1, 300],
     "filter.cases_chars": [1, 9_000],
@@ -210,7 +212,9 @@ class Recorded:
     submit = __call__
 
 
-def result_names(config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 1) -> dict[str, set[str]]:
+def result_names(
+    config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 1, corpus: FileRef | None = None
+) -> dict[str, set[str]]:
     """The names of the results that each stage would look for, all inputs being the same."""
     names: dict[str, set[str]] = defaultdict(set)
     base = PolicyRef(base="b", fingerprint="f")
@@ -225,7 +229,7 @@ def result_names(config: Config, monkeypatch: pytest.MonkeyPatch, number: int = 
         tries=0,
         seed=config.seed,
         exam_seed=config.seed,
-        corpus=None,
+        corpus=corpus,
         started=0,
     )
     with monkeypatch.context() as patch:
@@ -260,6 +264,19 @@ def test_each_suite_is_an_exam_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     changed_holdout = result_names(Config.parse({"evaluate": {"holdout": "bank:train"}}), monkeypatch)["evaluate"]
     assert len(names) == len(changed_holdout) == 6
     assert len(names & changed_holdout) == 3
+
+
+def test_another_corpus_asks_those_stages_again_that_show_or_rehearse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for content, expected in (
+        ({}, {"generate"}),
+        ({"generate": {"from_model": 0}}, set()),
+        ({"generate": {"from_model": 0}, "train": {"rehearsal": {"share": 0.2}}}, {"train"}),
+    ):
+        config = Config.parse(content)
+        one, other = (
+            result_names(config, monkeypatch, corpus=FileRef(path="corpus.jsonl", sha256=sha)) for sha in "ab"
+        )
+        assert {stage for stage in STAGES if one[stage] != other[stage]} == expected
 
 
 def test_another_iteration_finds_nothing_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
