@@ -105,11 +105,8 @@ def test_what_is_killed_comes_back_by_itself_and_the_iteration_ends(tmp_path: Pa
         said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert machine.processes() == []
-    assert re.findall(r"^(.*) ended by itself with code -9 and is started again in 1 s", said, re.MULTILINE) == [
-        "the inference server",
-        "Prefect's server",
-        "the worker",
-    ]
+    told = re.findall(r"^(.*) ended by itself with code -9 and is started again in 1 s", said, re.MULTILINE)
+    assert (told[0], sorted(told[1:])) == ("the inference server", ["Prefect's server", "the worker"])
 
 
 def process_of(machine: Machine, words: str) -> int | None:
