@@ -25,7 +25,7 @@ def outcome(result: Mapping[str, Any], project: Project) -> None:
     decision = GateDecision.model_validate(result["decision"])
     kept, refused = summary.problems_by_source, summary.rejections_by_rule
     rows = {
-        "problems": f"{counted(kept)} kept, {counted(refused)} rejected{in_words(summary)}",
+        "problems": "; ".join(filter(None, [f"{counted(kept)} kept, {counted(refused)} rejected", in_words(summary)])),
         "rollouts": (
             f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
             f"mean reward {summary.reward_mean:.3f}, "

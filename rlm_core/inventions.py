@@ -31,14 +31,16 @@ class Inventions(Record):
 
 
 def in_words(found: Inventions) -> str:
-    """What is worth knowing, to be appended; nothing where the model was asked for nothing."""
-    words = ""
+    """What is worth knowing; nothing where the model was asked for nothing."""
+    words = []
     if found.invented_asked and not found.invented:
-        words += f"; none of {found.invented_asked} that the model was asked for could be used, others took their place"
+        words.append(
+            f"none of {found.invented_asked} that the model was asked for could be used, others took their place"
+        )
     elif found.invented_asked:
-        words += f"; {found.invented} of {found.invented_asked} that the model was asked for could be used"
+        words.append(f"{found.invented} of {found.invented_asked} that the model was asked for could be used")
     if found.majorities_asked:
-        words += f"; {found.majorities_found} of {found.majorities_asked} without a solution got one by majority"
+        words.append(f"{found.majorities_found} of {found.majorities_asked} without a solution got one by majority")
     if found.claims_checked:
-        words += f"; {found.claims_wrong} of {found.claims_checked} values that the model claimed were wrong"
-    return words
+        words.append(f"{found.claims_wrong} of {found.claims_checked} values that the model claimed were wrong")
+    return "; ".join(words)

@@ -75,6 +75,7 @@ def iteration_page(ended: Ended) -> str:
         *heading(decision),
         "## Stages",
         _stages(ended),
+        *_invented(ended),
         *_rejected(ended.rejections),
         *_samples(ended, texts),
         *_suspicious(ended, texts),
@@ -92,8 +93,7 @@ def _stages(ended: Ended) -> str:
     ]
     counts = {
         **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
-        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected"
-        f"{in_words(summary)}",
+        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
@@ -107,6 +107,12 @@ def _stages(ended: Ended) -> str:
         for stage, seconds in summary.stage_seconds.items()
     ]
     return table(["stage", "what came of it", "seconds", "share"], rows)
+
+
+def _invented(ended: Ended) -> list[str]:
+    """Below the table, as it would push the table's last columns out of the UI's page."""
+    words = in_words(ended.summary)
+    return [f"Proposals: {words}."] if words else []
 
 
 def _rejected(rejections: Sequence[Rejection]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def _standing(history: Sequence[Iteration]) -> str:
     accepted = sum(entry.decision.accepted for entry in history)
     curve = points(history)
     score = f", {curve[0].kept_before:.3f} → {curve[-1].kept:.3f} on the benchmark" if curve else ""
-    return f"{len(history)} iterations, {accepted} accepted{score}"
+    return f"{len(history)} {'iteration' if len(history) == 1 else 'iterations'}, {accepted} accepted{score}"
 
 
 def iterations_table(history: Sequence[Iteration]) -> str:

@@ -191,15 +191,18 @@ def test_every_rejection_is_counted_in_the_table_of_the_iterations_page(rejectio
     assert {(stage, rule): int(count) for stage, rule, count in rows} == expected
 
 
-def test_what_came_of_the_models_own_problems_is_in_the_table_of_stages() -> None:
+def test_what_came_of_the_models_own_problems_is_below_the_table_of_stages() -> None:
     def said(**figures: int) -> str:
         page = iteration_page(dataclasses.replace(ended(), summary=summary(7).model_copy(update=figures)))
-        return next(line for line in page.splitlines() if line.startswith("| filter"))
+        return next((line for line in page.splitlines() if line.startswith("Proposals: ")), "")
 
-    assert "that the model was asked for" not in said()
-    assert "; none of 5 that the model was asked for could be used, others took their place |" in said(invented_asked=5)
-    assert "; 2 of 5 that the model was asked for could be used |" in said(invented_asked=5, invented=2)
-    assert "; 1 of 3 without a solution got one by majority |" in said(majorities_asked=3, majorities_found=1)
+    none = "none of 5 that the model was asked for could be used, others took their place"
+    assert said() == ""
+    assert said(invented_asked=5) == f"Proposals: {none}."
+    assert said(invented_asked=5, invented=2) == "Proposals: 2 of 5 that the model was asked for could be used."
+    assert said(invented_asked=5, majorities_asked=3, majorities_found=1) == (
+        f"Proposals: {none}; 1 of 3 without a solution got one by majority."
+    )
 
 
 def test_samples_are_the_problems_whose_answers_differ_with_the_best_and_the_worst() -> None:
