@@ -114,12 +114,17 @@ class _Watched:
         return self._service.log.read_text(errors="replace")
 
     def end(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_process(self._process, _END_S)
+
+
+def end_process(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Ask a process to end, and kill it when it does not within so many seconds."""
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_until_it_works(

@@ -17,7 +17,7 @@ import numpy as np
 
 from rlm_core.problems import Problem
 from rlm_core.seeds import derive_seed
-from rlm_core.usefulness import TriedProblem, Try, belief, faded, spread
+from rlm_core.usefulness import UNKNOWN, TriedProblem, Try, belief, faded, spread
 
 _LONGEST_REST = 31
 
@@ -41,7 +41,7 @@ def most_useful_first(
 
     def key(problem: Problem) -> tuple[int, float]:
         own = tries.get(problem.id, ())
-        right, wrong = belief(own, iteration, rates.get(_level(problem), 0.5))
+        right, wrong = belief(own, iteration, rates.get(_level(problem), UNKNOWN))
         draw = np.random.default_rng(derive_seed(seed, iteration, "choice", problem.id)).beta(right, wrong)
         return rests_for(own, iteration), -spread(draw)
 

@@ -21,7 +21,7 @@ from rlm_core.records import Record
 _PRIOR = 2.0
 """Answers that what is known of a problem's like is worth."""
 _FADE = 0.8
-_UNKNOWN = 0.5
+UNKNOWN = 0.5
 """Pass rate of a problem of whose like nothing is known."""
 
 
@@ -50,7 +50,7 @@ def spread(rate: float) -> float:
     return rate * (1 - rate)
 
 
-def belief(tries: Sequence[Try], iteration: int, rate: float = _UNKNOWN) -> tuple[float, float]:
+def belief(tries: Sequence[Try], iteration: int, rate: float = UNKNOWN) -> tuple[float, float]:
     """The parameters of the Beta distribution of a problem's pass rate in this iteration.
 
     Args:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rlm_cli.services import end_process
+
 IMAGE = "rlm-test:latest"
 CACHE = "RLM_TEST_CACHE"
 """Environment variable that names a directory where the image's files are kept for the next run."""
@@ -58,12 +60,7 @@ class Engine:
     def stop(self) -> None:
         """Stop it, and what it left running, as a machine that shuts down would."""
         assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_process(self._process, _END_S)
         for pid in self._others():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlm_cli.services import end_process
 from tests.chaos.kills import processes_with
 
 ROOT = Path(__file__).parents[2]
@@ -155,12 +156,7 @@ class Machine:
     def end(self) -> None:
         """End what was started, the last first: a worker wants to tell the server that it goes."""
         for process in reversed(self._started.values()):
-            process.terminate()
-            try:
-                process.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, 60)
 
 
 def wait_for(true: Callable[[], bool]) -> None:
