@@ -4,6 +4,7 @@ from typing import Any
 
 from prefect import flow
 
+from flows.console import outlive_the_reader
 from rlm_core.config import load_config
 from rlm_core.exams.order import order_exam
 from rlm_core.progress import stopping_on_signals
@@ -35,6 +36,7 @@ def exam(
     Returns:
         The path of the report, who was examined on what, whether it was there before, and its pass@k.
     """
+    outlive_the_reader()
     settings = load_config(config)
     with stopping_on_signals():
         order = order_exam(settings, policy, suite, samples, temperature, max_tokens, seed)

@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from pydantic import Field
 
+from flows.console import outlive_the_reader
 from flows.endings import when_stopped
 from flows.iterate import iterate
 from rlm_core.config import load_config
@@ -46,6 +47,7 @@ def improve(
     Returns:
         Why it ended and the outcome of each iteration, as JSON data.
     """
+    outlive_the_reader()
     late = hours_late(_this_run())
     if late_hours is not None and late > late_hours:
         ended = f"skipped: it is {late:.1f} hours late, and late_hours is {late_hours:g}"

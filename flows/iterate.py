@@ -5,6 +5,7 @@ from typing import Any
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.console import outlive_the_reader
 from flows.endings import when_crashed, when_failed
 from flows.extras import require_runner
 from flows.live import progress_in_log
@@ -33,6 +34,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     Returns:
         The gate's decision and the iteration's summary, as JSON data.
     """
+    outlive_the_reader()
     settings = load_config(config)
     require_runner(settings.prefect)
     require_trackers(settings.trackers)
