@@ -18,6 +18,7 @@ from figures import Figure, finish, print_machine
 
 from rlm_core.choice import most_useful_first
 from rlm_core.config import DEFAULT_MODEL, RolloutSection, VerifySection
+from rlm_core.judging import judge_rollouts
 from rlm_core.model.base_model import base_path
 from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Problem
@@ -26,7 +27,6 @@ from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.usefulness import TriedProblem, Try
-from rlm_core.verify import judge_rollouts
 
 GROUPS = Path("project/sampling/groups.jsonl")
 BANK = "bank:train"

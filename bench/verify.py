@@ -22,10 +22,10 @@ from statistics import median
 from figures import Figure, finish, print_machine
 
 from rlm_core.config import VerifySection
+from rlm_core.judging import judge_rollouts, open_bench
 from rlm_core.problems import Problem
 from rlm_core.records import Rollout
 from rlm_core.verifiers import prepare
-from rlm_core.verify import judge_rollouts, open_bench
 
 BARE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """Variables with which pytest loads no plugins but its own."""

@@ -10,12 +10,12 @@ from rich.table import Table
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, ProblemError, SandboxUnavailable
 from rlm_core.files import read_given_text
+from rlm_core.judging import judge_answer, open_bench
 from rlm_core.problems import Cases, Mode, Problem, Pytest, parts
 from rlm_core.records import Verdict
 from rlm_core.sources import read_problems
 from rlm_core.verifiers import Answer, Judgement, prepare
 from rlm_core.verifiers.check import check_problems
-from rlm_core.verify import judge_answer, open_bench
 
 PASSED, FAILED, NOT_JUDGED = 0, 1, 2
 

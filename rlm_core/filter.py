@@ -8,6 +8,7 @@ from rlm_core.config import FilterSection, GenerateSection, RolloutSection, Veri
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.generate import SHOWN_CHARS, written
+from rlm_core.judging import open_bench
 from rlm_core.model.policy import device_policy
 from rlm_core.problems import Problem
 from rlm_core.proposals.claims import Claims, with_reference_values
@@ -26,7 +27,6 @@ from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.verifiers import prepare
-from rlm_core.verify import open_bench
 
 
 def run(

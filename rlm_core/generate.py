@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.examples import examples_for, judged_by_cases, problem_json, solved_problems
 from rlm_core.files import first_reason, read_jsonl, write_jsonl
+from rlm_core.judging import open_configured
 from rlm_core.model.decoding import Request
 from rlm_core.model.draws import Sampling
 from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.rollout import ProgressMeter
-from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import procedural, read_problems
 from rlm_core.state.corpus import CorpusAnswer
@@ -67,7 +67,7 @@ def run(
             problems, rejections = propose(policy, section, bank, seed, solved)
     asked = len(problems) + len(rejections)
     if section.from_procedural:
-        with open_sandbox(verify.sandbox, verify.limits, container=verify.container) as sandbox:
+        with open_configured(verify) as sandbox:
             composed = procedural.problems(
                 section.from_procedural, project_seed, iteration, section.difficulty, sandbox
             )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlm_core.config import Config
 from rlm_core.files import remove_partial_files, write_json
+from rlm_core.judging import open_configured
 from rlm_core.model.adapters import WEIGHTS, check_adapter, check_trainable, read_adapter
 from rlm_core.model.base_model import base_path, fingerprint
 from rlm_core.records import (
@@ -15,7 +16,6 @@ from rlm_core.records import (
     Record,
     StageResult,
 )
-from rlm_core.sandbox import open_sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import Base, open_ledger
@@ -87,7 +87,7 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
     names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
     problems = [problem for name in names for problem in read_problems(name)]
     check_problems(problems, config.verify.limits, config.verify.functions)
-    with open_sandbox(config.verify.sandbox, config.verify.limits, container=config.verify.container) as sandbox:
+    with open_configured(config.verify) as sandbox:
         prepare(problems, Bench(sandbox), trivial=False)
     path = base_path(config.model.base, say)
     first = None

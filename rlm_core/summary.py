@@ -7,10 +7,10 @@ import numpy as np
 from pydantic import Field
 
 from rlm_core.inventions import Inventions
+from rlm_core.judging import sandbox_used
 from rlm_core.problems import Problem
 from rlm_core.records import Record, Rejection, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import ProblemOutcome
-from rlm_core.verify import sandbox_used
 
 
 class ProblemMetrics(Record):

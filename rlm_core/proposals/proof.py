@@ -6,11 +6,12 @@ from functools import cached_property
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.errors import InfrastructureFault, ProblemError
+from rlm_core.judging import open_configured
 from rlm_core.problems import Case, Problem
 from rlm_core.proposals.seen import variations
 from rlm_core.proposals.slips import numbers_in, slips
 from rlm_core.records import Refusal
-from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import Value, judge_cases, run_cases
 
 _HASH_SEEDS = (0, 1, 2)
@@ -44,7 +45,8 @@ class Prover:
 
     def _opened(self, seed: int, **limits: float) -> Sandbox:
         changed = self._verify.limits.model_copy(update=limits)
-        return self._stack.enter_context(open_sandbox(self._verify.sandbox, changed, seed, self._verify.container))
+        section = self._verify.model_copy(update={"limits": changed})
+        return self._stack.enter_context(open_configured(section, seed))
 
     def refusal(self, problem: Problem, section: FilterSection) -> Refusal | None:
         """Why a proposal is not proved, or None.

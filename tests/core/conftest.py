@@ -9,11 +9,11 @@ import yaml
 
 from rlm_cli.main import main
 from rlm_core.config import RolloutSection, VerifySection
+from rlm_core.judging import judge_rollouts
 from rlm_core.model.policy import Policy, load_policy
 from rlm_core.problems import Problem
 from rlm_core.records import Rollout, Verdict
 from rlm_core.rollout import sample_rollouts
-from rlm_core.verify import judge_rollouts
 from tests import tiny
 
 

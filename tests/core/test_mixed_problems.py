@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core import generate, mutate, rollout, verify
+from rlm_core import generate, judging, mutate, rollout, verify
 from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, GenerateSection, MutateSection, RolloutSection, VerifySection
 from rlm_core.exams.key import exam_key
@@ -132,7 +132,7 @@ def test_a_mixed_bank_goes_from_rollout_to_rewards(tiny_model: Path, tmp_path: P
 
 
 def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "open_sandbox", lambda *_: pytest.fail("a sandbox was opened"))
+    monkeypatch.setattr(judging, "open_sandbox", lambda *_: pytest.fail("a sandbox was opened"))
     section = EvaluateSection(samples=8, max_tokens=20)
     exam = Exam("texts", Suite((NUMBER, WORDS, JSON)), section, ROLLOUT, VERIFY, seed=1)
     sat = sit_exam(exam, PolicyRef(base=str(tiny_model), fingerprint="f"))

@@ -15,13 +15,13 @@ from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import ProblemError
 from rlm_core.exams.sit import Exam, sit_exam
+from rlm_core.judging import judge_answer, open_bench
 from rlm_core.problems import Any_, JsonSchema, Problem, Pytest, ReasoningGym, Regex
 from rlm_core.records import Recited
 from rlm_core.sources import read_problems, read_suite, source_state
 from rlm_core.sources.evalplus import Row, _retyped
 from rlm_core.sources.suite import Asking, Suite
 from rlm_core.verifiers import Answer, prepare
-from rlm_core.verify import judge_answer, open_bench
 
 HUMAN_EVAL: dict[str, Any] = {
     "task_id": "HumanEval/x",

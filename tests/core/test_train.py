@@ -10,6 +10,7 @@ import pytest
 from rlm_core import progress
 from rlm_core.config import AdapterSection, RolloutSection, TrainSection, VerifySection
 from rlm_core.errors import AdapterError, Interrupted, StageFailed
+from rlm_core.judging import judge_rollouts
 from rlm_core.model.policy import load_policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.records import AdapterRef, TrainReport
@@ -17,7 +18,6 @@ from rlm_core.rollout import sample_rollouts
 from rlm_core.train import train
 from rlm_core.training.batches import experience_from
 from rlm_core.training.methods import METHODS
-from rlm_core.verify import judge_rollouts
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
 

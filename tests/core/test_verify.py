@@ -1,217 +1,23 @@
-"""Judging answers in the real sandbox, and what they are paid."""
+"""The verify stage: its files and figures, and how many faults of the machinery are borne."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from rlm_core import progress, verify
+from rlm_core import verify
 from rlm_core.config import VerifySection
-from rlm_core.errors import InfrastructureFault, StageFailed
+from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.problems import Problem
-from rlm_core.records import CaseResult, FileRef, Rollout, Usage, Verdict
-from rlm_core.sandbox import Limits, Sandbox, open_sandbox
-from rlm_core.verifiers import Answer, Bench, Judgement, judge
-from rlm_core.verify import judge_rollout, judge_rollouts, require_few_faults, reward
-
-SQUARE = Problem.model_validate(
-    {
-        "prompt": "Square n.",
-        "entry_point": "square",
-        "cases": [{"input": [n], "expected": n * n} for n in (0, 1, 2, 3)],  # the argument itself passes half
-    }
-)
-RIGHT = "```python\ndef square(n):\n    return n * n\n```"
-THREE_OF_FOUR = "```python\ndef square(n):\n    return n * n if n < 3 else 0\n```"
-ARGUMENT = "def square(n):\n    return n"
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with open_sandbox() as opened:
-        yield opened
-
-
-def answer(text: str, index: int = 0) -> Rollout:
-    return Rollout(
-        problem_id=SQUARE.id,
-        index=index,
-        seed=index,
-        prompt_tokens=(1,),
-        tokens=(2,),
-        logprobs=(-1.0,),
-        text=text,
-        finish_reason="stop",
-    )
+from rlm_core.records import CaseResult, FileRef, Verdict
+from rlm_core.verify import require_few_faults
+from tests.core.test_judging import RIGHT, SQUARE, THREE_OF_FOUR, answer
 
 
 def verdict(passed: int, of: int, status: Any = "failed", reason: str = "") -> Verdict:
     outcomes: list[Any] = ["passed"] * passed + ["failed"] * (of - passed)
     cases = tuple(CaseResult(outcome=outcome) for outcome in outcomes)
     return Verdict(rollout_id="r", problem_id="p", status=status, reason=reason, cases=cases, sandbox="s")
-
-
-def judgement(passed: int, of: int) -> Judgement:
-    status: Any = "passed" if of and passed == of else "failed"
-    return Judgement(status=status, score=passed / of if of else 0.0)
-
-
-@pytest.mark.parametrize(
-    ("passed", "of", "trivial", "credit", "expected"),
-    [
-        (4, 4, 0.5, 0.5, 1.0),
-        (4, 4, 1.0, 0.0, 1.0),
-        (3, 4, 0.5, 0.5, 0.25),  # 0.5 * (0.75 - 0.5) / (1 - 0.5)
-        (3, 4, 0.0, 0.5, 0.375),  # 0.5 * 0.75
-        (3, 4, 0.25, 1.0, 2 / 3),  # (0.75 - 0.25) / 0.75
-        (2, 4, 0.5, 0.5, 0.0),
-        (1, 4, 0.5, 0.5, 0.0),
-        (0, 4, 0.0, 0.5, 0.0),
-        (3, 4, 0.5, 0.0, 0.0),
-        (3, 4, 1.0, 0.5, 0.0),
-        (0, 0, 0.25, 0.5, 0.0),
-    ],
-)
-def test_the_reward_is_as_computed_by_hand(
-    passed: int, of: int, trivial: float, credit: float, expected: float
-) -> None:
-    assert reward(judgement(passed, of), trivial, credit) == pytest.approx(expected, abs=1e-15)
-
-
-@settings(deadline=None)
-@given(of=st.integers(1, 20), missing=st.integers(1, 20), trivial=st.floats(0, 1), credit=st.floats(0, 1))
-def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
-    of: int, missing: int, trivial: float, credit: float
-) -> None:
-    passed = max(0, of - missing)
-    paid = reward(judgement(passed, of), trivial, credit)
-    assert 0.0 <= paid <= credit
-    if passed / of <= trivial:
-        assert paid == 0.0
-
-
-@settings(deadline=None)
-@given(of=st.integers(2, 20), trivial=st.floats(0, 0.99), credit=st.floats(0, 1))
-def test_one_more_passed_case_is_never_paid_less(of: int, trivial: float, credit: float) -> None:
-    paid = [reward(judgement(passed, of), trivial, credit) for passed in range(of)]
-    assert paid == sorted(paid)
-
-
-@pytest.mark.parametrize(
-    ("text", "status", "reason", "paid"),
-    [
-        (RIGHT, "passed", "", 1.0),
-        (THREE_OF_FOUR, "failed", "1 of 4 cases failed", 0.25),
-        (ARGUMENT, "failed", "2 of 4 cases failed", 0.0),
-        ("def square(n) return n", "failed", "does not load: SyntaxError", 0.0),
-        ("def cube(n):\n    return n", "failed", "no function named square", 0.0),
-    ],
-)
-def test_an_answer_is_judged_by_its_cases(sandbox: Sandbox, text: str, status: str, reason: str, paid: float) -> None:
-    rollout = answer(text)
-    judged = judge_rollout(Bench(sandbox), rollout, SQUARE, partial_credit=0.5)
-    assert (judged.status, judged.reward) == (status, paid)
-    assert judged.reason.startswith(reason)
-    assert (judged.rollout_id, judged.problem_id, judged.sandbox) == (rollout.id, SQUARE.id, sandbox.name)
-    assert len(judged.cases) == 4
-    assert judged.latency_s > 0
-
-
-def test_an_answer_without_code_fails_and_nothing_is_run(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sandbox, "run", lambda *_: pytest.fail("something was run"))
-    judged = judge_rollout(Bench(sandbox), answer("I do not know."), SQUARE, partial_credit=0.5)
-    assert (judged.status, judged.reason, judged.sandbox) == ("failed", "no code in the answer", "none")
-    assert {case.outcome for case in judged.cases} == {"not_run"}
-    assert judged.reward == 0.0
-
-
-def test_a_fault_of_the_machinery_is_neither_right_nor_wrong(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise InfrastructureFault("the sandbox died")
-
-    monkeypatch.setattr(verify, "judge", broken)
-    judged = judge_rollout(Bench(sandbox), answer(RIGHT), SQUARE, partial_credit=0.5)
-    assert (judged.status, judged.reason, judged.sandbox) == ("infrastructure", "the sandbox died", sandbox.name)
-    assert not judged.passed
-    assert judged.reward == 0.0
-
-
-def test_verdicts_come_in_the_order_of_the_rollouts_whatever_the_number_of_sandboxes() -> None:
-    texts = [RIGHT, THREE_OF_FOUR, "no", ARGUMENT] * 8
-    rollouts = [answer(text, index) for index, text in enumerate(texts)]
-    judged = [
-        judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection(workers=workers, partial_credit=0.5))
-        for workers in (1, 2)
-    ]
-    for verdicts in judged:
-        assert [verdict.rollout_id for verdict in verdicts] == [rollout.id for rollout in rollouts]
-        assert [verdict.reward for verdict in verdicts] == [1.0, 0.25, 0.0, 0.0] * 8
-
-
-def test_one_fault_does_not_stop_the_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = judge
-
-    def broken_for_one(answer: Answer, problem: Problem, bench: Bench) -> Any:
-        if "if n < 3" in answer.text:
-            raise InfrastructureFault("the sandbox died")
-        return real(answer, problem, bench)
-
-    monkeypatch.setattr(verify, "judge", broken_for_one)
-    monkeypatch.setattr(verify, "_PAUSES_S", (0.0, 0.0))
-    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, RIGHT])]
-    judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
-    assert [verdict.status for verdict in judged] == ["passed", "infrastructure", "passed"]
-
-
-def test_what_the_machinery_lost_is_judged_again_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    real, asked = judge, list[str]()
-
-    def broken_at_first(answer: Answer, problem: Problem, bench: Bench) -> Any:
-        asked.append(answer.text)
-        if answer.text == THREE_OF_FOUR and asked.count(answer.text) < 3:
-            raise InfrastructureFault("the sandbox died")
-        return real(answer, problem, bench)
-
-    monkeypatch.setattr(verify, "judge", broken_at_first)
-    monkeypatch.setattr(verify, "_PAUSES_S", (0.0, 0.0))
-    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, ARGUMENT])]
-    judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
-    assert [verdict.status for verdict in judged] == ["passed", "failed", "failed"]
-    assert (asked.count(RIGHT), asked.count(THREE_OF_FOUR), asked.count(ARGUMENT)) == (1, 3, 1)
-    line = "verify: 1 answers that the machinery lost are judged again: the sandbox died"
-    assert [record.getMessage() for record in caplog.records] == [line, line]
-
-
-def test_a_broken_machinery_is_not_asked_for_each_lost_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def broken(answer: Answer, *_: object) -> None:
-        asked.append(answer.text)
-        raise InfrastructureFault("no more processes")
-
-    monkeypatch.setattr(verify, "judge", broken)
-    monkeypatch.setattr(verify, "_PAUSES_S", (0.0, 0.0))
-    judged = judge_rollouts([answer(RIGHT, index) for index in range(5)], {SQUARE.id: SQUARE}, VerifySection())
-    assert {verdict.status for verdict in judged} == {"infrastructure"}
-    assert len(asked) == 5 + 2
-
-
-def test_progress_tells_how_many_were_judged_and_passed() -> None:
-    seen: list[progress.Progress] = []
-    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, "no", RIGHT])]
-    with progress.listening(seen.append):
-        judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection(), part="000")
-    assert [(p.stage, p.part, p.done, p.total, p.figures["passed"]) for p in seen] == [
-        ("verify", "000", 1, 3, 1),
-        ("verify", "000", 2, 3, 1),
-        ("verify", "000", 3, 3, 2),
-    ]
 
 
 def test_the_stage_writes_verdicts_beside_their_rollouts_and_sums_them_up(tmp_path: Path) -> None:
@@ -253,31 +59,3 @@ def test_few_faults_are_borne_and_more_stop_the_iteration() -> None:
     )
     with pytest.raises(StageFailed):
         require_few_faults([*fine, faults[0]], max_failed_share=0.0)
-
-
-def test_what_was_late_by_the_clock_is_judged_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine too busy to give an answer its CPU time does not make it wrong; one that sleeps stays wrong."""
-    real, seen = judge, list[str]()
-
-    def late_at_first(answer: Answer, problem: Problem, bench: Bench) -> Judgement:
-        seen.append(answer.text)
-        if seen.count(answer.text) > 1 or answer.text == THREE_OF_FOUR:
-            return real(answer, problem, bench)
-        return Judgement(status="failed", reason="late", score=0.0, usage=Usage(ran_out_of_clock=True))
-
-    monkeypatch.setattr(verify, "judge", late_at_first)
-    rollouts = [answer(text, index) for index, text in enumerate([RIGHT, THREE_OF_FOUR, ARGUMENT])]
-    judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
-    assert [verdict.status for verdict in judged] == ["passed", "failed", "failed"]
-    assert seen == [RIGHT, THREE_OF_FOUR, ARGUMENT, RIGHT, ARGUMENT]
-
-
-def test_an_answer_that_sleeps_is_told_from_one_that_works() -> None:
-    limits = Limits(case_s=0.1, patience=15, respawns=0)
-    sleeps = "```python\nimport time\ndef square(n):\n    time.sleep(9)\n```"
-    works = "```python\ndef square(n):\n    while True: pass\n```"
-    with open_sandbox(limits=limits) as sandbox:
-        by_clock = [
-            judge_rollout(Bench(sandbox), answer(text), SQUARE, 0.0).usage.ran_out_of_clock for text in (sleeps, works)
-        ]
-    assert by_clock == [True, False]
