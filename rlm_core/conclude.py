@@ -11,12 +11,22 @@ from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
-from rlm_core.gate import Lineage, decide, nothing_learnt
+from rlm_core.gate import decide, nothing_learnt
 from rlm_core.inventions import Inventions
 from rlm_core.iteration import Iteration
 from rlm_core.pages.exam_answers import answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page
-from rlm_core.records import ExamReport, GateDecision, Record, Rejection, Rollout, StageResult, TrainReport, Verdict
+from rlm_core.records import (
+    ExamReport,
+    GateDecision,
+    Lineage,
+    Record,
+    Rejection,
+    Rollout,
+    StageResult,
+    TrainReport,
+    Verdict,
+)
 from rlm_core.rounds import asked_problems
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger

@@ -8,31 +8,10 @@ import numpy.typing as npt
 
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import GateSection
-from rlm_core.records import AdapterRef, GateDecision, Outcome, SuiteComparison
+from rlm_core.records import AdapterRef, GateDecision, Lineage, Outcome, PastScores, SuiteComparison
 from rlm_core.seeds import derive_seed
 
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class PastScores:
-    """What the ledger knows of earlier accepted scores on the benchmark (pass@1)."""
-
-    best: float | None = None
-    ema: float | None = None
-
-
-@dataclass(frozen=True)
-class Lineage:
-    """Where a candidate comes from."""
-
-    incumbent: AdapterRef | None = None
-    learner: AdapterRef | None = None
-    """What it was trained from: the incumbent, or an earlier candidate that is on probation."""
-    waited: int = 0
-    """Iterations that the learner has been on probation."""
-    tries: int = 0
-    """Candidates that were compared with this incumbent before."""
 
 
 @dataclass(frozen=True)

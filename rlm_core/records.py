@@ -5,6 +5,7 @@ Axes: P problems, G rollouts per problem, T tokens.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -296,6 +297,27 @@ class SuiteComparison(Record):
     better: int
     """Problems on which the candidate scored higher."""
     worse: int
+
+
+@dataclass(frozen=True)
+class PastScores:
+    """What the ledger knows of earlier accepted scores on the benchmark (pass@1)."""
+
+    best: float | None = None
+    ema: float | None = None
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where a candidate comes from."""
+
+    incumbent: AdapterRef | None = None
+    learner: AdapterRef | None = None
+    """What it was trained from: the incumbent, or an earlier candidate that is on probation."""
+    waited: int = 0
+    """Iterations that the learner has been on probation."""
+    tries: int = 0
+    """Candidates that were compared with this incumbent before."""
 
 
 Outcome = Literal["accepted", "probation", "rejected"]

@@ -107,6 +107,23 @@ def test_the_packages_of_the_core_are_layers() -> None:
             assert used & above == set(), name_of(file)
 
 
+def test_the_state_imports_no_stage() -> None:
+    stages = {f"rlm_core.{stage}" for stage in STAGES}
+    offenders = {
+        name_of(file): found
+        for file in files("rlm_core/state")
+        if (found := imported_modules(file.read_text()) & stages)
+    }
+    assert offenders == {}
+
+
+def test_reading_the_ledger_loads_neither_a_stage_nor_scipy() -> None:
+    script = "import rlm_core.state.ledger, sys; print(sorted(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    unwanted = {"scipy", *(f"rlm_core.{stage}" for stage in STAGES)}
+    assert set(ast.literal_eval(ended.stdout)) & unwanted == set()
+
+
 def test_importing_the_whole_core_does_not_load_prefect() -> None:
     every = [
         name_of(file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")

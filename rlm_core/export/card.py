@@ -10,7 +10,7 @@ from rlm_core.config import DEFAULT_MODEL
 from rlm_core.model.default_model import HUB_ID, LICENCE, NOTICE
 from rlm_core.pages.markdown import fenced, table
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef, SuiteComparison
-from rlm_core.state.ledger import Iteration
+from rlm_core.state.ledger import FinishedIteration
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Exported:
     """Of the adapter."""
     settings: dict[str, Any]
     """The config that the adapter was trained with."""
-    history: list[Iteration]
+    history: list[FinishedIteration]
     """Of the project up to the iteration that made the adapter, oldest first."""
     exams: tuple[ExamReport, ExamReport]
     """The policy's and the fused model's report on the same exam."""

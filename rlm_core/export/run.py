@@ -22,7 +22,7 @@ from rlm_core.model.policy import device_policy, device_policy_to_train
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef
 from rlm_core.rollout import sample_rollouts
 from rlm_core.sources import read_suite
-from rlm_core.state.ledger import Iteration, open_ledger
+from rlm_core.state.ledger import FinishedIteration, open_ledger
 from rlm_core.state.project import Project
 
 _GREEDY_PROBLEMS = 8
@@ -130,7 +130,7 @@ def _trained_with(adapter: AdapterRef, config: Config) -> dict[str, Any]:
     return written
 
 
-def _history(project: Project, adapter: AdapterRef) -> list[Iteration]:
+def _history(project: Project, adapter: AdapterRef) -> list[FinishedIteration]:
     """The project's iterations up to the one that made the adapter; none when it made it not."""
     if not project.ledger.is_file():
         return []

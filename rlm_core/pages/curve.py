@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rlm_core.records import Outcome, SuiteComparison
-from rlm_core.state.ledger import Iteration
+from rlm_core.state.ledger import FinishedIteration
 
 _WIDTH, _HEIGHT = 760, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 16, 14, 52
@@ -39,7 +39,7 @@ class Point:
     """Of the incumbent, likewise."""
 
 
-def points(history: Sequence[Iteration]) -> list[Point]:
+def points(history: Sequence[FinishedIteration]) -> list[Point]:
     """The iterations that had a candidate, oldest first, since the benchmark is what it is now: others' scores cannot
     be compared with these."""
     compared = [(entry, entry.decision.benchmark) for entry in history if entry.decision.benchmark]

@@ -9,7 +9,7 @@ from rlm_core.errors import StageFailed
 from rlm_core.pages.curve import points, svg
 from rlm_core.pages.iteration_page import iteration_page, read_ended
 from rlm_core.pages.learning_page import learning_page
-from rlm_core.state.ledger import Iteration, Ledger
+from rlm_core.state.ledger import FinishedIteration, Ledger
 from rlm_core.state.project import GATE_PAGE, Project
 
 _SHOWN = 20
@@ -58,7 +58,7 @@ def iteration_texts(project: Project, number: int) -> Iterator[str]:
         yield gate.read_text()
 
 
-def _folded(project: Project, entry: Iteration) -> str:
+def _folded(project: Project, entry: FinishedIteration) -> str:
     try:
         content = "\n".join(map(_html, iteration_texts(project, entry.number)))
     except StageFailed as error:

@@ -6,7 +6,7 @@ from rlm_core.pages.curve import data_uri, points, svg
 from rlm_core.pages.markdown import table
 from rlm_core.phrases import scores
 from rlm_core.records import SuiteComparison
-from rlm_core.state.ledger import Iteration
+from rlm_core.state.ledger import FinishedIteration
 
 _LEGEND = (
     "Each dot is a candidate's score on the benchmark (pass@1); its bar is the interval of the difference from the "
@@ -16,7 +16,7 @@ _SHOWN = 100
 """Newest iterations in the table."""
 
 
-def learning_page(project: str, history: Sequence[Iteration], picture: bool = True) -> str:
+def learning_page(project: str, history: Sequence[FinishedIteration], picture: bool = True) -> str:
     """The page in Markdown, with the picture within it or without."""
     curve = points(history)
     parts = [f"# {project}: {_standing(history)}"]
@@ -28,14 +28,14 @@ def learning_page(project: str, history: Sequence[Iteration], picture: bool = Tr
     return "\n\n".join(parts) + "\n"
 
 
-def _standing(history: Sequence[Iteration]) -> str:
+def _standing(history: Sequence[FinishedIteration]) -> str:
     accepted = sum(entry.decision.accepted for entry in history)
     curve = points(history)
     score = f", {curve[0].kept_before:.3f} → {curve[-1].kept:.3f} on the benchmark" if curve else ""
     return f"{len(history)} {'iteration' if len(history) == 1 else 'iterations'}, {accepted} accepted{score}"
 
 
-def iterations_table(history: Sequence[Iteration]) -> str:
+def iterations_table(history: Sequence[FinishedIteration]) -> str:
     """The iterations, newest first. Narrow, because a page of the UI is."""
     kept = {point.iteration: f"{point.kept:.3f}" for point in points(history)}
     head = ["", "decision", "passed", "benchmark", "interval", "holdout", "kept", "minutes", "ended"]

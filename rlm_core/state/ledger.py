@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
-from rlm_core.gate import Lineage, PastScores
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Record
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, PastScores, Record
 from rlm_core.state.corpus import CorpusAnswer, most_useful
 from rlm_core.state.migrations import SCHEMA_VERSION, migrate
 from rlm_core.state.moved import follow
@@ -65,8 +64,8 @@ class Base(Record):
     fingerprint: str
 
 
-class Iteration(Record):
-    """A finished iteration, as the ledger remembers it."""
+class FinishedIteration(Record):
+    """An iteration that a gate decided, as the ledger remembers it."""
 
     number: int
     ended: str
@@ -157,11 +156,11 @@ class Ledger:
         row = self._connection.execute("SELECT report FROM exams WHERE key = ?", (key,)).fetchone()
         return _stored(ExamReport, _json(row[0])) if row else None
 
-    def history(self) -> list[Iteration]:
+    def history(self) -> list[FinishedIteration]:
         """All finished iterations, oldest first."""
         rows = self._connection.execute("SELECT number, ended, decision, summary FROM iterations ORDER BY number")
         return [
-            Iteration(
+            FinishedIteration(
                 number=number,
                 ended=ended,
                 decision=_stored(GateDecision, _json(decision)),

@@ -11,13 +11,13 @@ from rlm_core import filter as filtering
 from rlm_core.config import FilterSection, GateSection, GenerateSection, RolloutSection, VerifySection
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import filter_proposals, refusal
-from rlm_core.gate import Lineage, nothing_learnt
+from rlm_core.gate import nothing_learnt
 from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.proposals.claims import with_reference_values
 from rlm_core.proposals.known import KnownProblems, jaccard, shingles
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import RULES
-from rlm_core.records import FileRef, PolicyRef, Rejection
+from rlm_core.records import FileRef, Lineage, PolicyRef, Rejection
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import ProblemOutcome, open_ledger

@@ -7,8 +7,8 @@ import pytest
 
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection
-from rlm_core.gate import Lineage, PastScores, decide, nothing_learnt
-from rlm_core.records import AdapterRef, GateDecision
+from rlm_core.gate import decide, nothing_learnt
+from rlm_core.records import AdapterRef, GateDecision, Lineage, PastScores
 from tests.core.exam_reports import pair
 
 CANDIDATE = AdapterRef(path="runs/0002/adapter", sha256="c" * 64)

@@ -7,11 +7,11 @@ import pytest
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.files import write_jsonl, write_record
-from rlm_core.gate import Lineage, PastScores, decide, nothing_learnt
+from rlm_core.gate import decide, nothing_learnt
 from rlm_core.pages.exam_answers import Answers, GivenAnswer, answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page
 from rlm_core.pages.markdown import side_by_side
-from rlm_core.records import AdapterRef, ExamReport, Rollout, TrainReport, Verdict
+from rlm_core.records import AdapterRef, ExamReport, Lineage, PastScores, Rollout, TrainReport, Verdict
 from rlm_core.state.project import Project
 from tests.core.exam_reports import pair, report
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rlm_core.config import GateSection
-from rlm_core.gate import Lineage, PastScores, decide
-from rlm_core.records import AdapterRef
+from rlm_core.gate import decide
+from rlm_core.records import AdapterRef, Lineage, PastScores
 from tests.core.exam_reports import pair
 
 BENCH = Path(__file__).parents[2] / "bench"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rlm_core.errors import LedgerError, UsageError
-from rlm_core.gate import Lineage
 from rlm_core.problems import Case, Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Outcome, ProblemScore, SuiteComparison
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, Outcome, ProblemScore, SuiteComparison
 from rlm_core.state.ledger import Base, Ledger, PointerName, ProblemOutcome, open_ledger
 from rlm_core.state.migrations import SCHEMA_VERSION
 

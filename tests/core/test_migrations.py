@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rlm_core.errors import LedgerError
-from rlm_core.gate import Lineage
-from rlm_core.records import AdapterRef
+from rlm_core.records import AdapterRef, Lineage
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.migrations import SCHEMA_VERSION
 

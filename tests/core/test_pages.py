@@ -18,7 +18,7 @@ from rlm_core.pages.learning_page import learning_page
 from rlm_core.pages.suspects import suspects
 from rlm_core.problems import Problem
 from rlm_core.records import CaseResult, GateDecision, Outcome, Rejection, Rollout, SuiteComparison, Usage, Verdict
-from rlm_core.state.ledger import Iteration
+from rlm_core.state.ledger import FinishedIteration
 from rlm_core.summary import Latency, Summary
 from tests import tiny
 
@@ -78,8 +78,8 @@ def summary(number: int) -> Summary:
     )
 
 
-def entry(number: int, outcome: Outcome, incumbent: float, candidate: float, suite: str = "s") -> Iteration:
-    return Iteration(
+def entry(number: int, outcome: Outcome, incumbent: float, candidate: float, suite: str = "s") -> FinishedIteration:
+    return FinishedIteration(
         number=number,
         ended=f"2026-01-0{number}T02:00:00+00:00",
         decision=decision(number, outcome, incumbent, candidate, suite),
