@@ -7,10 +7,12 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from rlm_cli.exam import policy_of
 from rlm_core.comparison import ExamPair, compare, disagreement
 from rlm_core.errors import UsageError
 from rlm_core.files import first_reason, read_given_text
-from rlm_core.records import ExamReport, SuiteComparison
+from rlm_core.pages.gate_page import SHOWN_OF_ID
+from rlm_core.records import ExamReport, Record, SuiteComparison
 from rlm_core.seeds import derive_seed
 
 _CONFIDENCE = 0.95
@@ -29,8 +31,9 @@ def compare_reports(first: Path, second: Path, as_json: bool) -> None:
     comparison = compare(ExamPair(a, b), derive_seed(a.seed, "compare"), _CONFIDENCE)
     better, worse = _flips(a, b)
     if as_json:
-        names = {"better_on": better, "worse_on": worse, "confidence": _CONFIDENCE}
-        print(json.dumps({"a": str(first), "b": str(second)} | comparison.model_dump(mode="json") | names))
+        flips = {name: [flip.model_dump() for flip in on] for name, on in (("better_on", better), ("worse_on", worse))}
+        both = {"a": str(first), "b": str(second), "confidence": _CONFIDENCE}
+        print(json.dumps(both | comparison.model_dump(mode="json") | flips))
     else:
         _print(comparison, a, b, better, worse)
 
@@ -50,19 +53,34 @@ def _check(first: Path, second: Path, a: ExamReport, b: ExamReport) -> None:
             raise UsageError(f"{path}: not all of its answers could be judged; sit the exam again")
 
 
-def _flips(a: ExamReport, b: ExamReport) -> tuple[list[str], list[str]]:
-    """Names of the problems on which the second did better, and worse, in the suite's order."""
+class _Flip(Record):
+    """A problem that the two answered differently well."""
+
+    problem_id: str
+    entry_point: str
+    a: int
+    b: int
+    """Right answers."""
+
+
+def _flips(a: ExamReport, b: ExamReport) -> tuple[list[_Flip], list[_Flip]]:
+    """The problems on which the second did better, and worse, in the suite's order."""
     before = {problem.problem_id: problem.correct for problem in a.problems}
-    change = [(problem.entry_point, problem.correct - before[problem.problem_id]) for problem in b.problems]
-    return [name for name, by in change if by > 0], [name for name, by in change if by < 0]
+    both = [
+        _Flip(problem_id=each.problem_id, entry_point=each.entry_point, a=before[each.problem_id], b=each.correct)
+        for each in b.problems
+    ]
+    return [flip for flip in both if flip.b > flip.a], [flip for flip in both if flip.b < flip.a]
 
 
-def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: list[str], worse: list[str]) -> None:
+def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: list[_Flip], worse: list[_Flip]) -> None:
     low, high = comparison.interval
     table = Table.grid(padding=(0, 2))
     table.add_row("suite", f"{a.suite}, {len(a.problems)} problems, {a.k} answers each")
-    for k, share in a.pass_at.items():
-        table.add_row(f"pass@{k}", f"{share:.3f} → {b.pass_at[k]:.3f}")
+    for name, report in (("A", a), ("B", b)):
+        table.add_row(name, policy_of(report))
+    for k in sorted(a.pass_at.keys() & b.pass_at.keys()):
+        table.add_row(f"pass@{k}", f"{a.pass_at[k]:.3f} → {b.pass_at[k]:.3f}")
     table.add_row(
         "difference",
         f"{comparison.difference:+.3f} at pass@1 ({_CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}), "
@@ -76,5 +94,6 @@ def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: li
     _console.print(table)
 
 
-def _listed(names: list[str]) -> str:
-    return f": {', '.join(names)}" if names else ""
+def _listed(flips: list[_Flip]) -> str:
+    names = (f"{flip.entry_point} ({flip.problem_id[:SHOWN_OF_ID]})" for flip in flips)
+    return f": {', '.join(names)}" if flips else ""

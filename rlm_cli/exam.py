@@ -56,7 +56,7 @@ def _print(report: ExamReport, path: Path, reused: bool) -> None:
     right = sum(problem.correct > 0 for problem in report.problems)
     rows = {
         "suite": f"{report.suite}, {len(report.problems)} problems, {right} with a right answer",
-        "policy": _policy(report),
+        "policy": policy_of(report),
         "asked": f"{report.k} answers each, temperature {report.temperature:g}, at most {report.max_tokens} tokens",
     }
     for k, share in report.pass_at.items():
@@ -79,7 +79,8 @@ def _print(report: ExamReport, path: Path, reused: bool) -> None:
     _console.print(f"report: {path}", soft_wrap=True)  # in one piece, to be copied
 
 
-def _policy(report: ExamReport) -> str:
+def policy_of(report: ExamReport) -> str:
+    """Who was examined, for people."""
     if report.base_model == "none":
         return f"{report.policy} (no model)"
     adapter = "without an adapter" if report.policy == "base" else f"with adapter {report.policy[:12]}"

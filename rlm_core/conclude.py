@@ -53,7 +53,10 @@ class Exams:
         return self._reports[who, suite]
 
     def pair(self, suite: str) -> ExamPair:
-        return ExamPair(self.of("incumbent", suite), self.of("candidate", suite))
+        """Incumbent and candidate. The base model's exam is shown beside theirs and must be of the same kind."""
+        pair = ExamPair(self.of("incumbent", suite), self.of("candidate", suite))
+        ExamPair(self.of("base", suite), pair.incumbent)
+        return pair
 
 
 def propose(

@@ -143,8 +143,11 @@ def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
             f"{gain} is not yet a sure gain with {asked}; "
             f"iteration {look.waited + 1} of {section.patience} on probation"
         )
-    patience = f"after {section.patience} iterations on probation" if section.patience else "and there is no probation"
-    return f"{gain} is not a gain with {asked}, {patience}"
+    found = f"{gain} is not a gain with {asked}"
+    if look.waited < section.patience:  # vetoed
+        return found
+    patience = f"after {look.waited} iterations on probation" if section.patience else "and there is no probation"
+    return f"{found}, {patience}"
 
 
 def _found_by_score(look: Look, section: GateSection) -> str:

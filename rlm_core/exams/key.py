@@ -1,8 +1,9 @@
 """What an exam's report depends on: when all of it is the same, the report is not made again."""
 
 import hashlib
+import sys
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from rlm_core.files import digest
 from rlm_core.records import Examinee, PolicyRef
 from rlm_core.verifiers.function import sources
 
-_LIBRARIES = ("mlx", "mlx-lm", "numpy", "tokenizers")
-"""Those that decide which tokens are drawn."""
+_SAMPLING = ("mlx", "mlx-lm", "numpy", "tokenizers")
+"""Decide which tokens are drawn."""
+_JUDGING = ("pytest", "regex", "jsonschema", "reasoning-gym")
+"""Decide, with Python itself, which answers are right."""
 
 
 def exam_key(
@@ -40,8 +43,16 @@ def exam_key(
 
 @cache
 def code_version() -> str:
-    """Content hash of this package's source, and the versions of the libraries that answers depend on."""
+    """Content hash of this package's source, and the versions of Python and the libraries that a report depends on."""
     root = Path(rlm_core.__file__).parent
     files = {file.relative_to(root).as_posix(): file for file in sorted(root.rglob("*.py"))}
     sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
-    return digest(sums, {name: version(name) for name in _LIBRARIES})
+    return digest(sums, sys.version_info[:2], {name: _version(name) for name in (*_SAMPLING, *_JUDGING)})
+
+
+def _version(library: str) -> str | None:
+    """None of one that is not installed; the extras bring some of them."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None

@@ -27,9 +27,11 @@ Answers = dict[str, list[GivenAnswer]]
 def answers_behind(project: Project, report: ExamReport) -> Answers:
     """The answers that a report rests on; none when their files are gone.
 
-    A report that was taken from the ledger has its answers in an earlier iteration's directory.
+    A report that was taken from the ledger has its answers in an earlier iteration's directory, or beside those of
+    the exams that somebody ordered.
     """
-    for path in sorted(project.runs.glob("*/exams/*.answers.jsonl"), reverse=True):
+    kept_answers = [*project.runs.glob("*/exams/*.answers.jsonl"), *project.root.glob("exams/*.answers.jsonl")]
+    for path in sorted(kept_answers, reverse=True):
         kept = path.with_name(path.name.replace(".answers.jsonl", ".json"))
         if _is(kept, report):
             return _read(path, path.with_name(path.name.replace(".answers.", ".verdicts.")))

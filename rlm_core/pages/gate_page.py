@@ -7,8 +7,10 @@ from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.pages.exam_answers import Answers
 from rlm_core.pages.markdown import fenced, side_by_side, table, wrapped
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, SuiteComparison, TrainReport
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, ProblemScore, SuiteComparison, TrainReport
 
+SHOWN_OF_ID = 8
+"""Characters of a problem's id, which tells apart those with the same entry point."""
 _SHOWN = 5
 """Problems gained and lost whose answers are shown, of each suite."""
 
@@ -60,7 +62,7 @@ def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
         found, (low, high) = suite.comparison, suite.comparison.interval
         worse = "–" if found.p_worse is None else f"{found.p_worse:.4f}"
         answers = sum(problem.samples for problem in suite.base.problems)
-        base = sum(problem.correct for problem in suite.base.problems) / max(1, answers)
+        base = sum(problem.correct for problem in suite.base.problems) / answers
         rows.append(
             [
                 f"{suite.name}, {len(suite.exams.incumbent.problems)} problems × {suite.exams.incumbent.k}",
@@ -114,11 +116,15 @@ def _changes(suite: SuiteShown) -> str:
     for title, changed in (("Gained", gained), ("Lost", lost)):
         for i in changed[:_SHOWN]:
             counts = f"{incumbent[i]} → {candidate[i]} of {suite.exams.incumbent.k}"
-            parts.append(_changed(suite, f"{title}: `{problems[i].entry_point}`, {counts}", problems[i].problem_id))
+            parts.append(_changed(suite, f"{title}: {_named(problems[i])}, {counts}", problems[i].problem_id))
         if rest := changed[_SHOWN:]:
-            named = (f"`{problems[i].entry_point}` {incumbent[i]} → {candidate[i]}" for i in rest)
+            named = (f"{_named(problems[i])} {incumbent[i]} → {candidate[i]}" for i in rest)
             parts.append(f"{title} too: {', '.join(named)}.")
     return "\n\n".join(parts)
+
+
+def _named(problem: ProblemScore) -> str:
+    return f"`{problem.entry_point}` ({problem.problem_id[:SHOWN_OF_ID]})"
 
 
 def _changed(suite: SuiteShown, title: str, problem: str) -> str:

@@ -287,6 +287,8 @@ class Ledger:
             self._bound_corpus(decision.iteration, corpus_size)
             if decision.candidate is not None:
                 self._add_candidate(decision, decision.candidate, ema_weight)
+            if decision.outcome == "rejected" and decision.learner != decision.incumbent:
+                self._point("trainer", decision.iteration, "rejected", decision.incumbent)
             self._follow(decision.iteration, infer_staleness)
 
     def _add_candidate(self, decision: GateDecision, candidate: AdapterRef, ema_weight: float) -> None:
@@ -300,8 +302,6 @@ class Ledger:
             self._point("accepted", decision.iteration, "accepted", candidate, scores)
         if decision.outcome != "rejected":
             self._point("trainer", decision.iteration, decision.outcome, candidate)
-        elif decision.learner != decision.incumbent:
-            self._point("trainer", decision.iteration, "rejected", decision.incumbent)
 
     def _scores_with(self, decision: GateDecision, ema_weight: float) -> dict[str, Any]:
         assert decision.benchmark is not None

@@ -84,7 +84,7 @@ def lost_one(complete: ExamReport) -> ExamReport:
     return complete.model_copy(update={"problems": (first.model_copy(update={"samples": 3}), *rest)})
 
 
-@pytest.mark.parametrize("who", ["incumbent", "candidate"])
+@pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize(
     ("made", "reason"),
     [

@@ -11,12 +11,14 @@ from rlm_core.config import Config, load_config
 from rlm_core.errors import ConfigError, LedgerError, ProblemError, UsageError
 from rlm_core.exams.examinees import examinee_of
 from rlm_core.exams.order import order_exam
+from rlm_core.files import write_record
 from rlm_core.model.policy import load_policy
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, PolicyRef
 from rlm_core.state.ledger import Base, open_ledger
 from tests import tiny
 from tests.conftest import MakeConfig
 from tests.core.conftest import Rlm, assert_refused
+from tests.core.exam_reports import report as made_up
 from tests.core.test_policy import LORA
 
 
@@ -63,6 +65,17 @@ def test_a_greedy_exam_takes_one_answer_of_each_problem(rlm: Rlm, make_config: M
     assert set(report["pass_at"]) == {"1"}
 
 
+@pytest.mark.parametrize(
+    ("evaluate", "samples"),
+    [({"temperature": 0}, 1), ({"temperature": 0.0, "samples": 3}, 3), ({"temperature": 0.1}, 2), ({}, 2)],
+)
+def test_a_greedy_config_asks_once_unless_it_says_how_often(evaluate: dict[str, Any], samples: int) -> None:
+    config = Config.parse({"evaluate": evaluate})
+    assert config.evaluate.samples == samples
+    assert order_exam(config, "empty", "bank:holdout", samples=None).evaluate.samples == 1
+    assert Config.parse(config.dump()) == config
+
+
 def test_two_reports_are_compared_in_both_directions(
     rlm: Rlm,
     make_config: MakeConfig,
@@ -77,11 +90,23 @@ def test_two_reports_are_compared_in_both_directions(
     assert (forth["difference"], forth["better"], forth["worse"]) == (1.0, 16, 0)
     assert forth["p_value"] < 0.001
     assert (len(forth["better_on"]), forth["worse_on"]) == (16, [])
+    assert len({flip["problem_id"] for flip in forth["better_on"]}) == 16  # all of them are called f
+    assert {(flip["entry_point"], flip["a"], flip["b"]) for flip in forth["better_on"]} == {("f", 0, 1)}
     back = json.loads(rlm("compare", "--json", "reference.json", "empty.json").out)
     assert (back["difference"], back["better"], back["worse"], back["p_value"]) == (-1.0, 0, 16, 1.0)
     shown = rlm("compare", "empty.json", "reference.json").out
     assert "0.000 → 1.000" in shown
-    assert "on 16 problems: f, f, " in shown
+    assert " ".join(shown.split()).count(" each A empty (no model) B reference (no model) pass@1") == 1
+    first = forth["better_on"][0]["problem_id"][:8]
+    assert f"on 16 problems: f ({first}), f (" in shown
+
+
+def test_reports_that_give_pass_at_other_k_are_compared_on_those_of_both(rlm: Rlm, tmp_path: Path) -> None:
+    for name, pass_at in (("a", {1: 0.25, 2: 0.5, 4: 1.0}), ("b", {1: 0.5, 4: 1.0})):
+        write_record(tmp_path / f"{name}.json", made_up([1, 2], pass_at=pass_at))
+    shown = rlm("compare", "a.json", "b.json")
+    assert shown.code == 0, shown.err
+    assert [line.split()[0] for line in shown.out.splitlines() if "pass@" in line.split()[0]] == ["pass@1", "pass@4"]
 
 
 def test_reports_on_different_exams_are_not_compared(rlm: Rlm, make_config: MakeConfig, suite: str) -> None:

@@ -1,5 +1,6 @@
 """pass@k against enumeration, and what an exam's report and key depend on."""
 
+import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,25 @@ def test_the_version_of_the_code_changes_with_any_of_its_files(tmp_path: Path, m
         versions.append(code_version())
     code_version.cache_clear()
     assert versions[0] == versions[2] != versions[1]
+
+
+def test_the_version_of_the_code_changes_with_what_draws_answers_and_what_judges_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def changed(name: str | None, newer: str | None = "newer") -> str:
+        monkeypatch.setattr(keys, "_version", lambda library: newer if library == name else "as it is")
+        code_version.cache_clear()
+        return code_version()
+
+    libraries = ["mlx", "mlx-lm", "numpy", "tokenizers", "pytest", "regex", "jsonschema", "reasoning-gym"]
+    versions = [changed(None), *map(changed, libraries), changed("reasoning-gym", None)]
+    monkeypatch.setattr(sys, "version_info", (3, 99, 1))
+    versions.append(changed(None))
+    code_version.cache_clear()
+    assert len(set(versions)) == len(libraries) + 3
+    monkeypatch.undo()
+    assert keys._version("no-such-library") is None
+    assert keys._version("pytest") == pytest.__version__
 
 
 def test_a_suite_is_its_problems_whatever_their_order() -> None:

@@ -177,6 +177,12 @@ def test_the_holdout_may_lose_up_to_the_margin(holdout: ExamPair, margin: float,
     assert decision("paired", gain(1), holdout, holdout_margin=margin).accepted is accepted
 
 
+def test_a_veto_speaks_of_patience_only_when_it_has_run_out() -> None:
+    early, late = (decision("paired", NOISE, gain(-1), waited=waited).reason for waited in (0, 6))
+    assert early.endswith("; at most 0.0329 is asked for")
+    assert late.endswith(", after 6 iterations on probation")
+
+
 def test_a_good_holdout_does_not_make_up_for_the_benchmark() -> None:
     assert not decision("paired", gain(0), gain(2)).accepted
 

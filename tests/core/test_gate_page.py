@@ -62,7 +62,7 @@ def test_the_page_has_the_numbers_and_the_origin() -> None:
 def test_gained_and_lost_problems_have_the_answers_that_show_it() -> None:
     right, wrong = answers("return 1", True), answers("return 2", False)
     text, _ = shown(incumbent={"p0": wrong, "p2": right}, candidate={"p0": right, "p2": wrong})
-    gained, lost = text.split("### Gained: `f0`, 0 → 3 of 4")[1].split("### Lost: `f2`, 4 → 0 of 4")
+    gained, lost = text.split("### Gained: `f0` (p0), 0 → 3 of 4")[1].split("### Lost: `f2` (p2), 4 → 0 of 4")
     assert "Write f0." in gained
     [row] = [line for line in gained.splitlines() if "return" in line]
     assert [cell.strip() for cell in row.split("|")] == ["return 2", "return 1"]
@@ -75,8 +75,9 @@ def test_gained_and_lost_problems_have_the_answers_that_show_it() -> None:
 
 def test_the_largest_changes_are_shown_and_the_rest_is_named() -> None:
     text, _ = shown(pair([0] * 9, [1, 1, 2, 1, 4, 1, 1, 1, 1]))
-    assert text.index("`f4`, 0 → 4 of 4") < text.index("`f2`, 0 → 2 of 4") < text.index("`f0`, 0 → 1 of 4")
-    assert "Gained too: `f5` 0 → 1, `f6` 0 → 1, `f7` 0 → 1, `f8` 0 → 1." in text
+    largest, next_one, first = (text.index(f"`f{i}` (p{i}), 0 → {now} of 4") for i, now in ((4, 4), (2, 2), (0, 1)))
+    assert largest < next_one < first
+    assert "Gained too: `f5` (p5) 0 → 1, `f6` (p6) 0 → 1, `f7` (p7) 0 → 1, `f8` (p8) 0 → 1." in text
 
 
 def test_answers_that_are_gone_are_said_to_be() -> None:
@@ -108,9 +109,9 @@ def test_an_iteration_without_a_candidate_has_a_page() -> None:
 # ----------------------------------------------------------------------------------------------- answers of an exam
 
 
-def sat(project: Project, iteration: int, kept: ExamReport, text: str | None) -> Path:
-    """An exam's files in an iteration's directory; without `text` only the report, as when it was reused."""
-    exams = project.run(iteration) / "exams"
+def sat(directory: Path, kept: ExamReport, text: str | None) -> Path:
+    """An exam's files in such a directory; without `text` only the report, as when it was reused."""
+    exams = directory / "exams"
     path = write_record(exams / "candidate-digest.json", kept)
     if text is not None:
         content = {
@@ -132,16 +133,23 @@ def sat(project: Project, iteration: int, kept: ExamReport, text: str | None) ->
 
 def test_the_answers_of_a_reused_report_are_found_where_the_exam_was_sat(tmp_path: Path) -> None:
     project, mine, other = Project(tmp_path), report([1], policy="a" * 64), report([1], policy="b" * 64)
-    sat(project, 1, other, "other")
-    sat(project, 2, mine, "mine")
-    sat(project, 3, mine, None)
+    sat(project.run(1), other, "other")
+    sat(project.run(2), mine, "mine")
+    sat(project.run(3), mine, None)
     assert answers_behind(project, mine) == {"p0": [GivenAnswer("mine", True)]}
+
+
+def test_the_answers_of_an_exam_that_somebody_ordered_are_found_too(tmp_path: Path) -> None:
+    project, ordered = Project(tmp_path), report([1])
+    sat(project.root, ordered, "ordered")
+    sat(project.run(1), ordered, None)
+    assert answers_behind(project, ordered) == {"p0": [GivenAnswer("ordered", True)]}
 
 
 @pytest.mark.parametrize("damage", ["report", "answers", "verdicts"])
 def test_answers_whose_files_are_damaged_are_gone(tmp_path: Path, damage: str) -> None:
     project, mine = Project(tmp_path), report([1])
-    path = sat(project, 1, mine, "mine")
+    path = sat(project.run(1), mine, "mine")
     name = "candidate-digest.json" if damage == "report" else f"candidate-digest.{damage}.jsonl"
     (path.parent / name).write_text("{")
     assert answers_behind(project, mine) == {}

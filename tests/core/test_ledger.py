@@ -191,11 +191,15 @@ def test_a_rejection_ends_a_probation_and_leads_back_to_the_incumbent(path: Path
         assert ledger.lineage() == Lineage(None, adapter(3), 1, 3)
 
 
-def test_an_iteration_without_a_candidate_leaves_a_probation_as_it_is(path: Path) -> None:
+def test_an_iteration_that_learnt_nothing_ends_a_probation_and_leads_back_to_the_incumbent(path: Path) -> None:
+    """A learner that answers every problem always alike would else be stuck on probation for ever."""
     with open_ledger(path) as ledger:
         ledger.commit(on_probation(1), 0.3, [], {})
         ledger.commit(decision(2, accepted=False, learnt=False, learner=adapter(1)), 0.3, [], {})
-        assert ledger.lineage() == Lineage(None, adapter(1), 1, 1)
+        assert ledger.lineage() == Lineage(None, None, 0, 1)
+        moves = ledger.moves()
+        ledger.commit(decision(3, accepted=False, learnt=False), 0.3, [], {})
+        assert ledger.moves() == moves
 
 
 def test_tries_are_counted_against_each_incumbent_and_not_forgotten_by_a_rollback(path: Path) -> None:
