@@ -31,7 +31,7 @@ from rlm_core.rounds import asked_problems
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.ledger_backup import back_up
-from rlm_core.state.project import DECISION, GATE_PAGE, Project
+from rlm_core.state.project import CHECKPOINT, DECISION, GATE_PAGE, Project
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -151,6 +151,7 @@ def finish(
         )
     if decision.accepted:
         back_up(Project(Path(iteration.project)))
+    (directory / CHECKPOINT).unlink(missing_ok=True)
     return summary
 
 

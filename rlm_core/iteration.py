@@ -19,7 +19,7 @@ from rlm_core.records import (
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import Base, open_ledger
-from rlm_core.state.project import DECISION, Project
+from rlm_core.state.project import CHECKPOINT, DECISION, Project
 from rlm_core.training.rehearsal import write_corpus
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
@@ -121,6 +121,8 @@ def begin(config: Config) -> Iteration:
     check_trainable(config.model.base, lineage.learner, config.train.adapter)
     directory = project.run(number)
     remove_partial_files(project.root)
+    for run in set(project.runs.glob("*")) - {directory}:
+        (run / CHECKPOINT).unlink(missing_ok=True)  # of an iteration that was killed after its commit
     (directory / DECISION).unlink(missing_ok=True)  # of a gate that was killed before its commit
     write_json(directory / "config.json", config.dump())
     return Iteration(

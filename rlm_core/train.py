@@ -14,7 +14,7 @@ from rlm_core.seeds import derive_seed
 from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.training.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
 from rlm_core.training.rehearsal import choose, rehearsed, wanted
-from rlm_core.training.trainer import CHECKPOINT, StepMetrics, Trainer
+from rlm_core.training.trainer import StepMetrics, Trainer
 from rlm_core.verify import require_few_faults
 
 OPTIMIZER_STATE = "optimizer.safetensors"
@@ -80,7 +80,8 @@ def train(
     """Train on one iteration's rollouts and write the candidate to `directory/adapter`.
 
     A checkpoint is written after each optimizer step; started again with the same inputs, training continues from it
-    and ends with the same weights.
+    and ends with the same weights. It stays until the iteration has ended: what comes after the last step can be killed
+    too.
 
     Args:
         learner: the adapter to start from; None starts a fresh one.
@@ -157,6 +158,4 @@ def _train_on(
     metrics = trainer.run(with_rehearsed(minibatches(experience.useful, section, seed), old))
     adapter = directory / "adapter"
     trainer.write_optimizer(adapter / OPTIMIZER_STATE)
-    candidate = policy.save_adapter(adapter, origin)
-    (directory / CHECKPOINT).unlink(missing_ok=True)
-    return candidate, metrics
+    return policy.save_adapter(adapter, origin), metrics

@@ -9,6 +9,7 @@ from rlm_core.state.lock import Holder, locked
 
 DECISION = "decision.json"
 GATE_PAGE = "gate.md"
+CHECKPOINT = "checkpoint.safetensors"
 """In an iteration's directory."""
 
 

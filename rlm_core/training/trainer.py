@@ -19,11 +19,10 @@ from rlm_core.files import write_jsonl
 from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import flat, read_tensors, write_tensors
 from rlm_core.records import Record, Share
+from rlm_core.state.project import CHECKPOINT
 from rlm_core.training import rescoring
 from rlm_core.training.batches import Batch, Experience, MicroBatch, OfOneKind, Rehearsed
 from rlm_core.training.losses import Divisors, Scored, importance_weights, k3_divergence
-
-CHECKPOINT = "checkpoint.safetensors"
 
 _MAX_BAD_STEPS = 3
 """Non-finite steps in a row after which training stops."""

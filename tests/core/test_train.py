@@ -10,12 +10,13 @@ import pytest
 from rlm_core import progress
 from rlm_core.config import AdapterSection, RolloutSection, TrainSection, VerifySection
 from rlm_core.errors import AdapterError, Interrupted, StageFailed
+from rlm_core.files import sha256_of, write_jsonl
 from rlm_core.judging import judge_rollouts
 from rlm_core.model.policy import load_policy
 from rlm_core.model.tensors import read_tensors
-from rlm_core.records import AdapterRef, TrainReport
+from rlm_core.records import AdapterRef, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.rollout import sample_rollouts
-from rlm_core.train import train
+from rlm_core.train import run, train
 from rlm_core.training.batches import experience_from
 from rlm_core.training.methods import METHODS
 from tests import tiny
@@ -114,6 +115,31 @@ def test_interrupted_training_continues_to_the_same_adapter(judged: Judged, tiny
     assert resumed.candidate.sha256 == straight.candidate.sha256
     steps = [json.loads(line)["step"] for line in (tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(1, straight.steps + 1))
+
+
+def test_what_ends_the_stage_after_the_last_step_makes_it_repeat_none(
+    judged: Judged, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollouts = FileRef.of(write_jsonl(tmp_path / "rollouts.jsonl", judged.rollouts))
+    verdicts = FileRef.of(write_jsonl(tmp_path / "verdicts.jsonl", judged.verdicts))
+    learner = PolicyRef(base=str(tiny_model), fingerprint="f")
+    taken: list[int] = []
+
+    def stage() -> StageResult:
+        with progress.listening(lambda step: taken.append(step.done) if step.done else None):
+            return run(tmp_path, learner, [rollouts], [verdicts], SECTION, 0.0, ROLLOUT, 3, 1)
+
+    def kill(*_: object) -> None:
+        raise Interrupted("now")
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr("rlm_core.train.write_record", kill)
+        stage()
+    steps = len(taken)
+    first = sha256_of(tmp_path / "adapter" / "adapters.safetensors")
+    assert stage().files["adapters.safetensors"].sha256 == first
+    assert steps >= 3
+    assert taken == list(range(1, steps + 1))
 
 
 @pytest.mark.parametrize("other", ["a setting", "the rewards"])

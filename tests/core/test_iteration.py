@@ -1,0 +1,30 @@
+"""What an iteration begins with: a project in which nothing is left of what was killed before."""
+
+from pathlib import Path
+
+import pytest
+
+from rlm_core.config import Config, load_config
+from rlm_core.files import write_text
+from rlm_core.iteration import begin
+from rlm_core.state.project import CHECKPOINT, Project
+from tests.core.conftest import Settings, write
+
+
+@pytest.fixture
+def config(settings: Settings, tmp_path: Path) -> Config:
+    return load_config(Path(write(tmp_path, settings)))
+
+
+@pytest.fixture
+def project(config: Config) -> Project:
+    return Project(Path(config.project))
+
+
+def test_the_checkpoint_of_an_iteration_that_has_ended_goes_and_the_own_one_stays(
+    config: Config, project: Project
+) -> None:
+    own, other = (write_text(project.run(number) / CHECKPOINT, "") for number in (1, 2))
+    assert begin(config).number == 1
+    assert own.exists()
+    assert not other.exists()
