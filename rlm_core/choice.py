@@ -21,6 +21,9 @@ from rlm_core.usefulness import UNKNOWN, TriedProblem, Try, belief, faded, sprea
 
 _LONGEST_REST = 31
 
+_OF_A_FILE = ("bank", "file")
+"""Sources of problems that people keep in a file: what is no longer there, or there in other words, was withdrawn."""
+
 Level = tuple[str, str | None]
 
 
@@ -29,14 +32,21 @@ def most_useful_first(
 ) -> list[Problem]:
     """The bank's problems and those of earlier iterations, in the order in which an iteration is to use them.
 
-    Those that rest come last, the first to come back first.
+    The bank is as it is now: a problem of a bank that is not in this one does not come back. Those that rest come last,
+    the first to come back first.
 
     Args:
         known: what was asked before this iteration, with how it went.
         seed: the project's.
     """
     tries = {each.problem.id: each.tries for each in known}
-    problems = {problem.id: problem for problem in [*bank, *(each.problem for each in known)]}
+    problems = {problem.id: problem for problem in bank}
+    known = [
+        each.model_copy(update={"problem": problems.get(each.problem.id, each.problem)})
+        for each in known
+        if each.problem.id in problems or each.problem.provenance.source not in _OF_A_FILE
+    ]
+    problems |= {each.problem.id: each.problem for each in known}
     rates = _rates(known, iteration)
 
     def key(problem: Problem) -> tuple[int, float]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core.choice import most_useful_first, rests_for
-from rlm_core.problems import Problem
+from rlm_core.problems import Case, Problem, Provenance
 from rlm_core.sources.bank import bank_order
 from rlm_core.usefulness import TriedProblem, Try
 from tests import tiny
@@ -38,8 +38,27 @@ def test_the_order_is_the_same_for_the_same_seed_and_iteration_and_another_for_o
 
 
 def test_a_problem_that_is_in_no_bank_is_asked_again() -> None:
-    bank, invented = tiny.problems(1), tiny.problems(2)[1]
+    bank, other = tiny.problems(1), tiny.problems(2)[1]
+    invented = other.model_copy(update={"provenance": Provenance(source="model")})
     assert invented in most_useful_first(bank, [TriedProblem(problem=invented, tries=tried(4))], 0, 2)
+
+
+def test_what_people_took_out_of_the_bank_or_repaired_does_not_come_back() -> None:
+    """Of a repaired problem the new version alone is asked, and it is as unknown as any other."""
+    right, other = tiny.problems(2)
+    wrong = right.model_copy(update={"cases": (*right.cases[:-1], Case(input=[9], expected=0))})
+    listed = Problem.model_validate({"prompt": "Say yes.", "verifier": {"kind": "function", "function": "mine:judge"}})
+    known = [TriedProblem(problem=problem, tries=tried(4)) for problem in (wrong, listed, other)]
+    assert {p.id for p in most_useful_first([right, other], known, 0, 2)} == {right.id, other.id}
+    withdrawn = [TriedProblem(problem=wrong, tries=tried(0, 0, 0))]
+    assert most_useful_first([right, other], withdrawn, 0, 9) == most_useful_first([right, other], [], 0, 9)
+
+
+def test_what_the_bank_says_of_a_problem_now_counts() -> None:
+    """Reference and difficulty are no part of the id."""
+    [now] = tiny.problems(1)
+    once = now.model_copy(update={"difficulty": "middling", "reference": "def f(n):\n    return 0\n"})
+    assert most_useful_first([now], [TriedProblem(problem=once, tries=tried(4))], 0, 2) == [now]
 
 
 def test_groups_without_signal_let_a_problem_rest_each_time_about_twice_as_long() -> None:
