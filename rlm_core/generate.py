@@ -64,7 +64,8 @@ def run(
         solved = solved_problems(read_jsonl(Path(corpus.path), CorpusAnswer)) if corpus else []
         seed = derive_seed(project_seed, iteration, "generate")
         with device_policy(learner.base, learner.adapter) as policy:
-            problems, rejections = propose(policy, section, bank, seed, solved)
+            asked_before = (iteration - 1) * section.from_model
+            problems, rejections = propose(policy, section, bank, seed, solved, asked_before)
     asked = len(problems) + len(rejections)
     if section.from_procedural:
         with open_configured(verify) as sandbox:
@@ -108,18 +109,24 @@ def written(
 
 
 def propose(
-    policy: Policy, section: GenerateSection, bank: Sequence[Problem], seed: int, solved: Sequence[Problem] = ()
+    policy: Policy,
+    section: GenerateSection,
+    bank: Sequence[Problem],
+    seed: int,
+    solved: Sequence[Problem] = (),
+    asked_before: int = 0,
 ) -> tuple[list[Problem], list[Rejection]]:
     """Ask the model for `section.from_model` problems, rotating through the domains.
 
     Args:
         bank, solved: problems of which some are shown as patterns: curated ones, and those of the corpus.
         seed: of the iteration's generate stage.
+        asked_before: problems that earlier iterations asked for: the rotation goes on from there.
 
     Returns:
         Well-formed proposals, unfiltered, and the answers that held none.
     """
-    domains = [section.domains[i % len(section.domains)] for i in range(section.from_model)]
+    domains = [section.domains[(asked_before + i) % len(section.domains)] for i in range(section.from_model)]
     conversations = []
     for i, domain in enumerate(domains):
         shown = examples_for(domain, bank, solved, section.solved_examples, derive_seed(seed, "examples", i))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rlm_core import generate
 from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.examples import problem_json
 from rlm_core.files import read_jsonl
@@ -255,6 +257,18 @@ def test_domains_rotate_and_every_proposal_has_its_own_example_and_seed() -> Non
         for prompt in policy.prompts
     ]
     assert subjects == ["adjacency dicts", "strings", "adjacency dicts", "strings", "adjacency dicts"]
+
+
+def test_the_rotation_goes_on_in_the_next_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = GenerateSection()
+    assert section.from_model < len(section.domains)
+    monkeypatch.setattr(generate, "device_policy", lambda *_: nullcontext(Scripted(JSON)))
+    domains: list[str] = []
+    for iteration in (1, 2, 3):
+        nobody = PolicyRef(base="none", fingerprint="none")
+        result = run(tmp_path / str(iteration), nobody, section, VerifySection(), 1, iteration)
+        domains += [problem.domain for problem in read_jsonl(Path(result.files["problems"].path), Problem)]
+    assert domains == [*section.domains, *section.domains]
 
 
 def test_without_proposals_wanted_the_model_is_not_asked() -> None:
