@@ -7,16 +7,17 @@ from rlm_core.choice import most_useful_first
 from rlm_core.config import FilterSection, GenerateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
-from rlm_core.generate import SHOWN_CHARS, written
 from rlm_core.judging import open_bench
 from rlm_core.model.policy import device_policy
 from rlm_core.problems import Problem
 from rlm_core.proposals.claims import Claims, with_reference_values
 from rlm_core.proposals.known import KnownProblems, repeats
 from rlm_core.proposals.majority import Ask, with_majority_solutions
+from rlm_core.proposals.parse import SHOWN_CHARS
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import broken_rule
 from rlm_core.proposals.twins import twin
+from rlm_core.proposals.written import written
 from rlm_core.records import FileRef, PolicyRef, Refusal, Rejection, StageResult
 from rlm_core.rollout import sample_rollouts
 from rlm_core.rounds import RESERVE

@@ -1,36 +1,23 @@
-"""New problems: the model invents some, as JSON, and others are composed of primitives.
+"""New problems: the model invents some, as JSON, and others are composed of primitives."""
 
-What of the model's answers is not usable becomes a rejection with a reason.
-"""
-
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
 
-import json_repair
-from pydantic import ValidationError
-
+from rlm_core.asking import ask
 from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.examples import examples_for, judged_by_cases, problem_json, solved_problems
-from rlm_core.files import first_reason, read_jsonl, write_jsonl
+from rlm_core.files import read_jsonl
 from rlm_core.judging import open_configured
-from rlm_core.model.decoding import Request
 from rlm_core.model.draws import Sampling
 from rlm_core.model.policy import Policy, device_policy
 from rlm_core.problems import Problem, Provenance
+from rlm_core.proposals.parse import collect
+from rlm_core.proposals.written import written
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
-from rlm_core.rollout import ProgressMeter
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import procedural, read_problems
 from rlm_core.state.corpus import CorpusAnswer
-
-SHOWN_CHARS = 2_000
-"""Longest part of a proposal that a rejection keeps."""
-
-_OPENING = '{"id": "'
-"""How every answer begins, so that the model cannot but go on with a JSON object."""
 
 _SUBJECTS = {
     "strings": "strings",
@@ -96,18 +83,6 @@ def used_up(composed: Sequence[Problem], section: GenerateSection) -> list[Rejec
     ]
 
 
-def written(
-    directory: Path, name: str, problems: Sequence[Problem], rejections: Sequence[Rejection], **figures: int
-) -> StageResult:
-    """The result of a stage that makes problems: two files, how many are in each, and what else is to be told."""
-    kept = write_jsonl(directory / f"{name}.jsonl", problems)
-    refused = write_jsonl(directory / f"{name}.rejections.jsonl", rejections)
-    return StageResult(
-        files={"problems": FileRef.of(kept), "rejections": FileRef.of(refused)},
-        figures={"problems": len(problems), "rejections": len(rejections), **figures},
-    )
-
-
 def propose(
     policy: Policy,
     section: GenerateSection,
@@ -144,77 +119,3 @@ def proposal_turns(domain: str, examples: Sequence[Problem], use_recursion: bool
     recursion = " that is natural to solve with recursion" if use_recursion else ""
     request = f"Write a programming exercise about {_SUBJECTS[domain]}{recursion} as JSON."
     return [turn for example in examples for turn in (request, problem_json(example))] + [request]
-
-
-def ask(policy: Policy, conversations: Sequence[list[str]], sampling: Sampling, seed: int, stage: str) -> list[str]:
-    """The model's answers to conversations whose last turn asks for a problem, in their order."""
-    requests = [
-        Request(policy.prompt_tokens(*turns, opening=_OPENING), derive_seed(seed, i))
-        for i, turns in enumerate(conversations)
-    ]
-    if not requests:
-        return []
-    completions = policy.sample(requests, sampling, len(requests), ProgressMeter(stage, len(requests)))
-    return [_OPENING + policy.text(completion.tokens) for completion in completions]
-
-
-def collect(
-    texts: Sequence[str], stage: Literal["generate", "mutate"], origins: Sequence[Provenance], domains: Sequence[str]
-) -> tuple[list[Problem], list[Rejection]]:
-    """Problems and rejections from the model's answers."""
-    problems, rejections = [], []
-    for text, origin, domain in zip(texts, origins, domains, strict=True):
-        try:
-            problems.append(parse_proposal(text, origin, domain))
-        except (ValueError, RecursionError) as error:
-            reason = first_reason(error)
-            rejections.append(Rejection(stage=stage, rule="well_formed", reason=reason, proposal=text[:SHOWN_CHARS]))
-    return problems, rejections
-
-
-def parse_proposal(text: str, origin: Provenance, domain: str) -> Problem:
-    """A problem from a model's answer: its first JSON object, repaired where that is possible.
-
-    Raises:
-        ValueError: the answer holds no JSON object, or not one that describes a problem.
-    """
-    start = text.find("{")
-    if start < 0:
-        raise ValueError("no JSON object in the answer")
-    content = json_repair.loads(text[start:])
-    if isinstance(content, list):
-        content = next((item for item in content if isinstance(item, dict)), None)
-    if not isinstance(content, dict):
-        raise ValueError("no JSON object in the answer")
-    return _as_problem(content, origin, domain)
-
-
-def _as_problem(content: dict[str, Any], origin: Provenance, domain: str) -> Problem:
-    signature, description = content.get("signature"), content.get("description")
-    if not isinstance(signature, str) or not isinstance(description, str) or not description.strip():
-        raise ValueError("signature and description must be texts")
-    signature = signature.strip().removeprefix("def ").removesuffix(":").strip()
-    tests = content.get("tests")
-    if not isinstance(tests, list):
-        raise ValueError("tests must be a list")
-    solution = content.get("solution")
-    fields = {
-        "prompt": f"Write a Python function `{signature.partition(' ->')[0]}` that {description.strip()}",
-        "entry_point": signature.partition("(")[0].strip(),
-        "signature": signature,
-        "domain": domain,
-        "cases": [_as_case(test) for test in tests],
-        "reference": solution if isinstance(solution, str) and solution.strip() else None,
-        "provenance": origin.model_dump(),
-    }
-    try:
-        return Problem.model_validate_json(json.dumps(fields, allow_nan=False))
-    except ValidationError as error:
-        raise ValueError(first_reason(error)) from error
-
-
-def _as_case(test: Any) -> dict[str, Any]:
-    if not isinstance(test, dict) or "input" not in test or "expected" not in test:
-        raise ValueError("each test needs input and expected")
-    arguments = test["input"]
-    return {"input": arguments if isinstance(arguments, list) else [arguments], "expected": test["expected"]}

@@ -62,6 +62,22 @@ def report(stage: str, done: int, total: int, part: str = "", **figures: float) 
         listener(Progress(stage, done, total, part, figures))
 
 
+class ProgressMeter:
+    """Turns a sampler's steps into progress reports with tokens and tokens per second."""
+
+    def __init__(self, stage: str, total: int, part: str = ""):
+        self._stage, self._total, self._part = stage, total, part
+        self._finished = 0
+        self._tokens = 0
+        self._started = time.monotonic()
+
+    def __call__(self, tokens: int, finished: int) -> None:
+        self._tokens += tokens
+        self._finished += finished
+        seconds = time.monotonic() - self._started
+        report(self._stage, self._finished, self._total, self._part, tokens=self._tokens, seconds=seconds)
+
+
 def pause(seconds: float) -> None:
     """Wait.
 

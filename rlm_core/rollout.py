@@ -17,6 +17,7 @@ from rlm_core.model.draws import Sampling
 from rlm_core.model.language import Language
 from rlm_core.model.policy import Policy, device_policy, load_language
 from rlm_core.problems import Problem
+from rlm_core.progress import ProgressMeter
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
 from rlm_core.rounds import Shard, problems_of
 from rlm_core.seeds import derive_seed
@@ -119,8 +120,8 @@ def _rollouts(
     problems: Sequence[Problem],
     section: RolloutSection,
     seed: int,
-    sample: Callable[[Sequence[Request], "ProgressMeter"], list[Completion]],
-    meter: "ProgressMeter",
+    sample: Callable[[Sequence[Request], ProgressMeter], list[Completion]],
+    meter: ProgressMeter,
 ) -> list[Rollout]:
     asked = [(problem, index) for problem in problems for index in range(section.group_size)]
     prompts = {
@@ -145,19 +146,3 @@ def _rollouts(
         )
         for (problem, index), own, request, completion in zip(asked, seeds, requests, completions, strict=True)
     ]
-
-
-class ProgressMeter:
-    """Turns a sampler's steps into progress reports with tokens and tokens per second."""
-
-    def __init__(self, stage: str, total: int, part: str = ""):
-        self._stage, self._total, self._part = stage, total, part
-        self._finished = 0
-        self._tokens = 0
-        self._started = time.monotonic()
-
-    def __call__(self, tokens: int, finished: int) -> None:
-        self._tokens += tokens
-        self._finished += finished
-        seconds = time.monotonic() - self._started
-        progress.report(self._stage, self._finished, self._total, self._part, tokens=self._tokens, seconds=seconds)

@@ -183,6 +183,12 @@ def test_tasks_and_flows_stay_thin() -> None:
     assert {name: length for name, length in lengths.items() if length > 150} == {}
 
 
+@pytest.mark.parametrize("stage", sorted({*STAGES} - {"filter", "train"}))
+def test_a_stage_imports_no_other_stage(stage: str) -> None:
+    others = {f"rlm_core.{other}" for other in STAGES}
+    assert imported_modules((ROOT / "rlm_core" / f"{stage}.py").read_text()) & others == set()
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_has_the_same_file_name_in_both_trees(stage: str) -> None:
     assert [folder for folder in ("rlm_core", "tasks") if not (ROOT / folder / f"{stage}.py").is_file()] == []

@@ -15,9 +15,10 @@ from rlm_core import generate
 from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.examples import problem_json
 from rlm_core.files import read_jsonl
-from rlm_core.generate import collect, parse_proposal, proposal_turns, propose, run, used_up
+from rlm_core.generate import proposal_turns, propose, run, used_up
 from rlm_core.model.decoding import Completion, Request
 from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.proposals.parse import collect, parse_proposal
 from rlm_core.records import PolicyRef, Rejection
 from rlm_core.sources import read_problems
 

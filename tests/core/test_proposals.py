@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import filter_proposals, refusal
-from rlm_core.generate import collect, written
 from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.known import KnownProblems
+from rlm_core.proposals.parse import collect
 from rlm_core.proposals.proof import open_prover
+from rlm_core.proposals.written import written
 from rlm_core.sandbox import open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
