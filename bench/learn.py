@@ -22,9 +22,9 @@ import numpy as np
 import yaml
 from figures import Figure, finish, print_machine
 
-from rlm_cli import show
 from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import sit
+from rlm_cli.status import show_outcome
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import load_config
 from rlm_core.exams.order import order_exam
@@ -92,7 +92,7 @@ def run(arm: str) -> None:
     with open_ledger(project.ledger) as ledger:
         lacking = ITERATIONS + 1 - ledger.next_iteration()
     for result in run_iterations(config, lacking):
-        show.outcome(result, project)
+        show_outcome(result, project)
 
 
 def finished_arms() -> Iterator[Arm]:

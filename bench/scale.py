@@ -29,7 +29,7 @@ import scale_stubs as stubs
 from figures import Figure, finish, print_machine
 
 from rlm_cli.embedded import make_prefect_ready
-from rlm_cli.show import history
+from rlm_cli.status import show_history
 from rlm_cli.watch import Watcher
 from rlm_core import rollout, verify
 from rlm_core.config import Config, load_config
@@ -190,7 +190,7 @@ def of_history(project: Project, config: Path) -> dict[str, float]:
         with timed(found, "filter: what is known, s"):
             KnownProblems({"corpus": [known.problem for known in ledger.tried_problems(before=number)]})
         with timed(found, "history, s"), redirect_stdout(StringIO()):
-            history(ledger, as_json=False)
+            show_history(ledger, as_json=False)
         with timed(found, "learning page, s"):
             page = learning_page("project", ledger.history())
         found["learning page, MB"] = len(page) / 1e6

@@ -15,8 +15,6 @@ from rlm_core.cpu import blas
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
 from rlm_core.model.default_model import is_whole
 from rlm_core.sandbox import AUTOMATIC, available
-from rlm_core.state.ledger_backup import rebuild
-from rlm_core.state.project import Project
 
 _SLOW_GFLOPS = 20.0
 """Below this, the default model takes hours for what should take minutes."""
@@ -54,25 +52,6 @@ def examine_machine() -> int:
         mark = "[green]ok[/]" if finding.good else "[red]missing[/]" if finding.needed else "[yellow]note[/]"
         console.print(f"{mark:>8}  {finding.what}: {finding.found}", soft_wrap=True)
     return int(failed)
-
-
-def heal_ledger(project: Project) -> None:
-    """Make the project's ledger anew and print what of it came back.
-
-    Raises:
-        Busy: an iteration is running.
-        LedgerError: there is nothing to make it from.
-    """
-    console = Console(highlight=False, markup=False)
-    with project.held():
-        rebuilt = rebuild(project)
-    source = "its backup and the run directories" if rebuilt.from_backup else "the run directories"
-    numbers = ", ".join(map(str, rebuilt.iterations))
-    console.print(f"{project.ledger} was made anew from {source}; it has iterations {numbers}", soft_wrap=True)
-    for name, reason in rebuilt.left_out.items():
-        console.print(f"left out {name}: {reason}", soft_wrap=True)
-    if rebuilt.damaged is not None:
-        console.print(f"the ledger that was there is now {rebuilt.damaged}", soft_wrap=True)
 
 
 def _findings() -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.extras import require_runner
 from rlm_cli.approve import TerminalQuestion, asks_here
-from rlm_cli.server import local_environment, start_temporary_server
+from rlm_cli.prefect_server import local_environment, start_temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.approval import asking
 from rlm_core.config import load_config

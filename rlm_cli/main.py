@@ -55,23 +55,23 @@ def run(
 
     An iteration that was interrupted is continued from what it had finished.
     """
-    from rlm_cli import show
     from rlm_cli.embedded import run_iterations
+    from rlm_cli.status import show_outcome
 
     project = Project(Path(load_config(config).project))
     for result in run_iterations(config, iterations):
-        show.outcome(result, project)
+        show_outcome(result, project)
 
 
 @app.command()
 def status(config: ConfigOption = Path(DEFAULT_CONFIG)) -> None:
     """Show where a project stands: its incumbent, its best score, the iteration to come."""
-    from rlm_cli import show
+    from rlm_cli.status import show_status
     from rlm_core.state.ledger import open_ledger
 
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
-        show.status(project, ledger)
+        show_status(project, ledger)
 
 
 @app.command()
@@ -80,12 +80,12 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per iteration.")] = False,
 ) -> None:
     """List the finished iterations with their scores and decisions."""
-    from rlm_cli import show
+    from rlm_cli.status import show_history
     from rlm_core.state.ledger import open_ledger
 
     project = Project(Path(load_config(config).project))
     with open_ledger(project.ledger, create=False) as ledger:
-        show.history(ledger, as_json)
+        show_history(ledger, as_json)
 
 
 @app.command("show")
@@ -95,7 +95,7 @@ def show_one(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the pages as they are written.")] = False,
 ) -> None:
     """Show an iteration: its stages, samples of its problems, answers to be looked at, and the gate's page."""
-    from rlm_cli.report import show_iteration
+    from rlm_cli.show import show_iteration
 
     show_iteration(Project(Path(load_config(config).project)), iteration, as_markdown)
 
@@ -161,8 +161,8 @@ def verify(
 
     Exits 0 when the answer passed or the sandbox holds, 1 when not, 2 when it could not be judged or tried.
     """
-    from rlm_cli.judge import judge_by_hand
     from rlm_cli.selftest import run_self_test
+    from rlm_cli.verify import judge_by_hand
 
     section = load_config(config).verify if config else VerifySection()
     given = {"sandbox": sandbox, "partial_credit": partial_credit}
@@ -289,10 +289,11 @@ def doctor(
     config: ConfigOption = Path(DEFAULT_CONFIG),
 ) -> None:
     """Check this machine: the BLAS under MLX, the compiler, the sandboxes, the default model. Exits 1 on a failure."""
-    from rlm_cli.doctor import examine_machine, heal_ledger
+    from rlm_cli.doctor import examine_machine
+    from rlm_cli.rebuild import make_ledger_anew
 
     if rebuild_ledger:
-        heal_ledger(Project(Path(load_config(config).project)))
+        make_ledger_anew(Project(Path(load_config(config).project)))
     else:
         raise typer.Exit(examine_machine())
 

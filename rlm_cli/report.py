@@ -1,4 +1,4 @@
-"""`rlm report` and `rlm show`: a project's and an iteration's pages, from its files alone."""
+"""`rlm report`: a project's page, from its files alone."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from rich.markdown import Markdown
 
 from rlm_core.errors import UsageError
 from rlm_core.files import write_text
-from rlm_core.pages.html_report import html_report, iteration_texts
+from rlm_core.pages.html_report import html_report
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
@@ -31,23 +31,3 @@ def report_project(project: Project, as_html: bool, output: Path | None) -> None
             console.print(str(path), soft_wrap=True)
         else:
             console.print(Markdown(learning_page(project.root.absolute().name, ledger.history(), picture=False)))
-
-
-def show_iteration(project: Project, number: int, as_markdown: bool) -> None:
-    """Print an iteration's pages.
-
-    Raises:
-        UsageError: there is no such iteration, or it has not ended.
-        StageFailed: a file of it is missing or damaged.
-    """
-    with open_ledger(project.ledger, create=False) as ledger:
-        known = [entry.number for entry in ledger.history()]
-    if number not in known:
-        there = f"{known[0]} to {known[-1]}" if known else "none"
-        raise UsageError(f"iteration {number} has not ended in {project.root}; those that have: {there}")
-    console = Console(highlight=False, markup=False)
-    for text in iteration_texts(project, number):
-        if as_markdown:
-            print(text)
-        else:
-            console.print(Markdown(text))

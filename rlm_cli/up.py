@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from rlm_cli.guard import Guard
-from rlm_cli.server import PREFECT, STARTUP_S, is_there, local_environment
+from rlm_cli.prefect_server import PREFECT, STARTUP_S, is_there, local_environment
 from rlm_cli.services import Service, Services
 from rlm_core.errors import InfrastructureFault, UsageError, one_line
 from rlm_core.state.lock import locked

@@ -10,7 +10,7 @@ import pytest
 
 import rlm_core.rollout
 from flows.iterate import iterate
-from rlm_cli.show import outcome
+from rlm_cli.status import show_outcome
 from rlm_core import progress
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.model.adapters import read_adapter
@@ -135,7 +135,7 @@ def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_s
     told = "none of 5 that the model was asked for could be used, others took their place"
     assert told in page
     capsys.readouterr()
-    outcome({**result, "seconds": 1.0}, project_of(config))
+    show_outcome({**result, "seconds": 1.0}, project_of(config))
     assert told in " ".join(capsys.readouterr().out.split())
     assert (summary.invented_asked, summary.invented) == (5, 0)
     refused = [row for path in sorted(run.glob("*.rejections.jsonl")) for row in lines(path)]

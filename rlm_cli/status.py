@@ -1,0 +1,148 @@
+"""What `rlm run` prints at the end of an iteration, `rlm status`, and `rlm history`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rlm_core.inventions import in_words
+from rlm_core.phrases import counted, megabytes, scores, useful_groups
+from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
+from rlm_core.state.ledger import Ledger
+from rlm_core.state.project import GATE_PAGE, Project
+from rlm_core.state.prune import size_of
+from rlm_core.summary import Summary
+
+_console = Console(highlight=False)
+
+
+def show_outcome(result: Mapping[str, Any], project: Project) -> None:
+    """The summary at the end of an iteration."""
+    summary = Summary.model_validate(result["summary"])
+    decision = GateDecision.model_validate(result["decision"])
+    kept, refused = summary.problems_by_source, summary.rejections_by_rule
+    rows = {
+        "problems": "; ".join(filter(None, [f"{counted(kept)} kept, {counted(refused)} rejected", in_words(summary)])),
+        "rollouts": (
+            f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
+            f"mean reward {summary.reward_mean:.3f}, "
+            f"{summary.rollout_tokens} tokens at {summary.rollout_tokens_per_s:.0f} tokens/s, "
+            f"{summary.truncated_share:.0%} cut off"
+        ),
+        "verified": (
+            f"in {summary.sandbox}, {summary.verify_latency.p50 * 1e3:.0f} ms each (median), "
+            f"{summary.infrastructure_faults} faults"
+        ),
+        "trained": (
+            f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
+            f"from {useful_groups(summary)} "
+            + (f"and on {summary.rehearsed} earlier answers " if summary.rehearsed else "")
+            + f"in {summary.train_s:.0f} s"
+        ),
+    }
+    for name, comparison in (("benchmark", decision.benchmark), ("holdout", decision.holdout)):
+        if comparison is not None:
+            rows[name] = _compared(comparison)
+    rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
+    run = project.run(summary.iteration)
+    rows["files"] = f"{_shown(run)}, {megabytes(size_of(run))}; {GATE_PAGE} there explains the decision"
+    rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
+    _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
+    _print_rows(rows)
+
+
+def _shares(stage_seconds: Mapping[str, float]) -> str:
+    """Each stage's share of all stages' time, those below one percent left out."""
+    total = sum(stage_seconds.values()) or 1
+    return ", ".join(f"{stage} {s / total:.0%}" for stage, s in stage_seconds.items() if s >= 0.005 * total)
+
+
+def show_status(project: Project, ledger: Ledger) -> None:
+    """Where a project stands."""
+    past, incumbent, base = ledger.past_scores(), ledger.incumbent(), ledger.base()
+    history = ledger.history()
+    _print_rows(
+        {
+            "project": str(project.root),
+            "base model": base.name if base else "none yet",
+            "incumbent": _adapter(incumbent),
+            **_pointers(ledger),
+            "iterations": f"{len(history)} finished, {sum(i.decision.accepted for i in history)} accepted",
+            "best score": "none accepted yet" if past.best is None else f"{past.best:.3f} on the benchmark",
+            "corpus": f"{ledger.corpus_size()} passed answers",
+            "disk": megabytes(size_of(project.root)),
+            "next": f"iteration {ledger.next_iteration()}",
+        }
+    )
+
+
+def _pointers(ledger: Ledger) -> dict[str, str]:
+    """What is trained and what is served, where that is not the incumbent; the last rollback."""
+    rows, lineage = {}, ledger.lineage()
+    if lineage.waited:
+        rows["on probation"] = f"{_adapter(lineage.learner)}, for {lineage.waited} iterations"
+    served = ledger.pointer("inference")
+    if served and served.adapter != lineage.incumbent:
+        rows["served"] = _adapter(served.adapter)
+    accepted = ledger.pointer("accepted")
+    if accepted and accepted.cause == "rollback":
+        rows["rolled back"] = f"after iteration {accepted.iteration}, at {accepted.time}"
+    return rows
+
+
+def show_history(ledger: Ledger, as_json: bool) -> None:
+    """The finished iterations, as a table or as JSON Lines."""
+    if as_json:
+        for iteration in ledger.history():
+            print(json.dumps(iteration.model_dump(mode="json")))
+        return
+    table = Table("iteration", "ended", "pass rate", "benchmark", "holdout", "decision", "reason")
+    rollbacks = [move for move in ledger.moves() if move.name == "accepted" and move.cause == "rollback"]
+    for iteration in ledger.history():
+        decision = iteration.decision
+        table.add_row(
+            str(iteration.number),
+            iteration.ended,
+            f"{iteration.summary['pass_rate']:.1%}",
+            scores(decision.benchmark),
+            scores(decision.holdout),
+            decision.outcome,
+            decision.reason,
+        )
+        for move in rollbacks:
+            if move.iteration == iteration.number:
+                table.add_row("", move.time, "", "", "", "rollback", f"to {_adapter(move.adapter)}")
+    _console.print(table)
+
+
+def _print_rows(rows: Mapping[str, str]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, text in rows.items():
+        table.add_row(name, text)
+    _console.print(table)
+
+
+def _compared(comparison: SuiteComparison) -> str:
+    low, high = comparison.interval
+    return (
+        f"{comparison.incumbent:.3f} incumbent → {comparison.candidate:.3f} candidate "
+        f"({comparison.difference:+.3f}, interval {low:+.3f} to {high:+.3f}, p = {comparison.p_value:.4f}; "
+        f"better on {comparison.better} problems, worse on {comparison.worse})"
+    )
+
+
+def _adapter(adapter: AdapterRef | None) -> str:
+    return f"{adapter.path} ({adapter.sha256[:12]})" if adapter else "the base model itself"
+
+
+def _policy(name: str) -> str:
+    return "the base model" if name == "base" else f"adapter {name[:12]}"
+
+
+def _shown(path: Path) -> Path:
+    """Relative to where the person is, when that is shorter."""
+    path = path.absolute()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
