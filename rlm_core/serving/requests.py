@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rlm_core.config import Positive, ServeSection
+from rlm_core.config import Positive, ServeSection, Temperature
 from rlm_core.files import first_reason
 from rlm_core.records import Share
 
@@ -75,8 +75,9 @@ class _Asked(BaseModel):
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     max_tokens: Positive | None = None
-    temperature: Annotated[float, Field(ge=0, le=5)] | None = None
+    temperature: Temperature | None = None
     top_p: Share | None = None
+    """0 cuts off nothing, as in mlx-lm."""
     top_k: Annotated[int, Field(ge=0)] | None = None
     min_p: Share | None = None
     repetition_penalty: Annotated[float, Field(ge=0, le=10)] | None = None

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rlm_core.config import Temperature, Tokens, TopP
 from rlm_core.files import digest
 from rlm_core.problems import Problem
 from rlm_core.records import Record
@@ -16,9 +17,9 @@ class Asking(Record):
 
     k: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """The k of this problem's pass@k."""
-    max_tokens: Annotated[int, Field(ge=1, le=32_768)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=5)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Tokens | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     seed: int | None = None
 
 

@@ -30,6 +30,8 @@ _CASES = (6, 9)
 """Fewest and most cases of a problem."""
 _MIN_DISTINCT_OUTPUTS = 3
 _MAX_TRIVIAL_SHARE = 0.5
+"""These and `_MAX_LIKENESS` are not the filter's settings, though its defaults are the same: a project's walk is made
+again from its start in each iteration, and with other bounds it would be another walk, which repeats problems."""
 _BATCH = 50
 """Programs tried in one go."""
 _TRIES = 20
