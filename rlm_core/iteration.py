@@ -7,8 +7,7 @@ from pathlib import Path
 from rlm_core.config import Config
 from rlm_core.files import remove_partial_files, write_json
 from rlm_core.judging import open_configured
-from rlm_core.model.adapters import WEIGHTS, check_adapter, check_trainable, read_adapter
-from rlm_core.model.base_model import base_path, fingerprint
+from rlm_core.model.adapters import WEIGHTS, base_policy, check_adapter, check_trainable, first_adapter
 from rlm_core.records import (
     AdapterRef,
     FileRef,
@@ -18,13 +17,11 @@ from rlm_core.records import (
 )
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
-from rlm_core.state.ledger import Base, open_ledger
+from rlm_core.state.ledger import Base, is_begun, open_ledger
 from rlm_core.state.project import CHECKPOINT, DECISION, Project
 from rlm_core.training.rehearsal import write_corpus
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
-
-"""A directory that has it belongs to a finished iteration."""
 
 
 class Iteration(Record):
@@ -83,19 +80,17 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
     Raises:
         UsageError: a suite, the bank, the base model or the first adapter is not usable.
         SandboxUnavailable: the configured sandbox cannot be had.
+        LedgerError: the project has a ledger that cannot be used.
     """
     names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
     problems = [problem for name in names for problem in read_problems(name)]
     check_problems(problems, config.verify.limits, config.verify.functions)
     with open_configured(config.verify) as sandbox:
         prepare(problems, Bench(sandbox), trivial=False)
-    path = base_path(config.model.base, say)
-    first = None
-    if config.model.adapter and not Project(Path(config.project)).ledger.exists():
-        first = read_adapter(config.model.adapter)
-        check_adapter(config.model.base, first)
+    base = base_policy(config, say)
+    first = None if is_begun(Project(Path(config.project)).ledger) else first_adapter(config)
     check_trainable(config.model.base, first, config.train.adapter)
-    return PolicyRef(base=config.model.base, fingerprint=fingerprint(path))
+    return base
 
 
 def begin(config: Config) -> Iteration:
@@ -111,8 +106,7 @@ def begin(config: Config) -> Iteration:
     base = check(config)
     project = Project(Path(config.project).absolute())
     with open_ledger(project.ledger) as ledger:
-        first = read_adapter(config.model.adapter) if config.model.adapter and not ledger.base() else None
-        ledger.begin(Base(name=base.base, fingerprint=base.fingerprint), first)
+        ledger.begin(Base.of(base), None if ledger.base() else first_adapter(config))
         number, lineage = ledger.next_iteration(), ledger.lineage()
         wanted = config.train.rehearsal.share or config.generate.shows_corpus
         earlier = ledger.corpus(before=number) if wanted else None

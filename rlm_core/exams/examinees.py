@@ -6,10 +6,9 @@ from typing import get_args
 
 from rlm_core.config import Config
 from rlm_core.errors import AdapterError, UsageError
-from rlm_core.model.adapters import check_adapter, read_adapter
-from rlm_core.model.base_model import base_path, fingerprint
-from rlm_core.records import AdapterRef, Examinee, PolicyRef, Recited
-from rlm_core.state.ledger import open_ledger
+from rlm_core.model.adapters import base_policy, check_adapter, first_adapter, read_adapter
+from rlm_core.records import AdapterRef, Examinee, Recited
+from rlm_core.state.ledger import is_begun, open_ledger
 from rlm_core.state.project import Project
 
 RECITED = get_args(Recited.model_fields["recites"].annotation)
@@ -34,8 +33,7 @@ def examinee_of(name: str, config: Config, say: Callable[[str], None] = lambda _
     adapter, label = _adapter_of(name, config)
     if adapter is not None:
         check_adapter(config.model.base, adapter)
-    path = base_path(config.model.base, say)
-    return label, PolicyRef(base=config.model.base, fingerprint=fingerprint(path), adapter=adapter)
+    return label, base_policy(config, say).model_copy(update={"adapter": adapter})
 
 
 def _adapter_of(name: str, config: Config) -> tuple[AdapterRef | None, str]:
@@ -56,11 +54,10 @@ def _adapter_of(name: str, config: Config) -> tuple[AdapterRef | None, str]:
 
 def _incumbent(project: Project, config: Config) -> AdapterRef | None:
     """What the project's ledger says; of a project that was not begun, what it would begin with."""
-    if project.ledger.is_file():
-        with open_ledger(project.ledger) as ledger:
-            if ledger.base() is not None:
-                return ledger.incumbent()
-    return read_adapter(config.model.adapter) if config.model.adapter else None
+    if not is_begun(project.ledger):
+        return first_adapter(config)
+    with open_ledger(project.ledger, create=False) as ledger:
+        return ledger.incumbent()
 
 
 def _of_iteration(project: Project, number: int) -> AdapterRef:

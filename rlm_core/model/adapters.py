@@ -1,17 +1,17 @@
 """Adapters on disk, in mlx-lm's format, with a section of ours in their config that says where they come from."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from rlm_core.config import AdapterKind, AdapterSection
+from rlm_core.config import AdapterKind, AdapterSection, Config
 from rlm_core.errors import AdapterError, one_line
 from rlm_core.files import first_reason, sha256_of, write_json
 from rlm_core.model.base_model import base_path, fingerprint, number_of_layers, quantisation_bits
-from rlm_core.records import AdapterRef
+from rlm_core.records import AdapterRef, PolicyRef
 
 WEIGHTS = "adapters.safetensors"
 CONFIG = "adapter_config.json"
@@ -43,6 +43,31 @@ def check_adapter(base: str, adapter: AdapterRef) -> None:
     known = made_for.get("base_fingerprint")
     if known is not None and known != fingerprint(base_path(base)):
         raise AdapterError(f"{adapter.path} was made for {made_for.get('base_model')!r}, not for {base!r}")
+
+
+def base_policy(config: Config, say: Callable[[str], None] = lambda _: None) -> PolicyRef:
+    """The config's base model without an adapter.
+
+    Args:
+        say: called with a line about each slow step, such as fetching the default model.
+
+    Raises:
+        ModelError: there is no such model.
+    """
+    return PolicyRef(base=config.model.base, fingerprint=fingerprint(base_path(config.model.base, say)))
+
+
+def first_adapter(config: Config) -> AdapterRef | None:
+    """What a project of this config begins with, or would begin with; None is the base model alone.
+
+    Raises:
+        AdapterError: it is no adapter, or one for another base.
+    """
+    if config.model.adapter is None:
+        return None
+    adapter = read_adapter(config.model.adapter)
+    check_adapter(config.model.base, adapter)
+    return adapter
 
 
 def read_adapter_config(adapter: AdapterRef) -> dict[str, Any]:

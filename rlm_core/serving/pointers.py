@@ -4,7 +4,7 @@ import logging
 import threading
 from typing import get_args
 
-from rlm_core.errors import AdapterError, LedgerError, UsageError
+from rlm_core.errors import AdapterError, LedgerError
 from rlm_core.files import FileState, state_of
 from rlm_core.model.adapters import check_adapter
 from rlm_core.records import AdapterRef, PolicyRef, Record
@@ -74,7 +74,7 @@ class Pointers:
     def _read(self) -> None:
         state = state_of(self._ledger)
         with open_ledger(self._ledger, create=False) as ledger:
-            _check_base(ledger.base(), self._base)
+            ledger.check_base(Base.of(self._base))
             found = {name: move.adapter for name in POINTERS if (move := ledger.pointer(name))}
             made = {adapter: ledger.made_in(adapter) for adapter in found.values() if adapter}
         self._at |= {name: self._served(name, adapter, made) for name, adapter in found.items()}
@@ -109,8 +109,3 @@ class Pointers:
     def named(self, name: str) -> Served | None:
         """What a version or a digest is the name of."""
         return next((served for served in self.all() if name in (served.version, served.policy.name)), None)
-
-
-def _check_base(known: Base | None, base: PolicyRef) -> None:
-    if known is not None and known.fingerprint != base.fingerprint:
-        raise UsageError(f"this project is about the base model {known.name!r}, the config names {base.base!r}")

@@ -14,10 +14,8 @@ from typing import Any
 
 from rlm_core.config import Config, ServeSection
 from rlm_core.errors import InfrastructureFault, UsageError
-from rlm_core.model.adapters import check_adapter, read_adapter
-from rlm_core.model.base_model import base_path, fingerprint
+from rlm_core.model.adapters import base_policy, first_adapter
 from rlm_core.model.policy import load_language
-from rlm_core.records import PolicyRef
 from rlm_core.serving.generator import Generator
 from rlm_core.serving.handler import Handler, is_loopback
 from rlm_core.serving.pointers import Pointers
@@ -114,7 +112,8 @@ def inference_server(config: Config, host: str, port: int, token: str | None) ->
     """
     if token is None and not is_loopback(host):
         raise UsageError(f"--host {host}: a server that other machines can reach needs a token; see --token-env")
-    pointers = Pointers(Project(Path(config.project).absolute()), _first_policy(config))
+    first = base_policy(config).model_copy(update={"adapter": first_adapter(config)})
+    pointers = Pointers(Project(Path(config.project).absolute()), first)
     try:
         server = InferenceServer((host, port), pointers, config.model.base, config.serve, token)
     except OSError as error:
@@ -126,13 +125,3 @@ def inference_server(config: Config, host: str, port: int, token: str | None) ->
     finally:
         server.server_close()
         server.generator.stop_and_join()
-
-
-def _first_policy(config: Config) -> PolicyRef:
-    """What a project that has not been begun yet will begin with."""
-    base = PolicyRef(base=config.model.base, fingerprint=fingerprint(base_path(config.model.base)))
-    if config.model.adapter is None:
-        return base
-    adapter = read_adapter(config.model.adapter)
-    check_adapter(config.model.base, adapter)
-    return base.model_copy(update={"adapter": adapter})

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.files import first_reason
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, PastScores, Record
+from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, PastScores, PolicyRef, Record
 from rlm_core.state.corpus import CorpusAnswer, most_useful
 from rlm_core.state.migrations import SCHEMA_VERSION, migrate
 from rlm_core.state.moved import follow
@@ -62,6 +62,10 @@ class Base(Record):
 
     name: str
     fingerprint: str
+
+    @classmethod
+    def of(cls, policy: PolicyRef) -> "Base":
+        return cls(name=policy.base, fingerprint=policy.fingerprint)
 
 
 class FinishedIteration(Record):
@@ -131,6 +135,19 @@ class Ledger:
         """The base model that the project was begun with."""
         value = self._state("base")
         return _stored(Base, value) if value else None
+
+    def check_base(self, base: Base) -> None:
+        """Refuse a config that names another base model; a project that was not begun takes any.
+
+        Raises:
+            UsageError: the project was begun with another base.
+        """
+        known = self.base()
+        if known is not None and known.fingerprint != base.fingerprint:
+            raise UsageError(
+                f"this project was begun with the base model {known.name!r}, the config names {base.name!r}; "
+                "use another project directory for it"
+            )
 
     def adapters_in_use(self) -> set[AdapterRef]:
         """Those that can still be needed: what a rollback leads to, what is trained and what is served."""
@@ -241,17 +258,12 @@ class Ledger:
         Raises:
             UsageError: the project was begun with another base.
         """
-        known = self.base()
-        if known is None:
+        self.check_base(base)
+        if self.base() is None:
             with self._connection:
                 self._set("base", base.model_dump())
                 for name in ("accepted", "trainer", "inference"):
                     self._point(name, 0, "begun", adapter)
-        elif known.fingerprint != base.fingerprint:
-            raise UsageError(
-                f"this project was begun with the base model {known.name!r}, the config names {base.name!r}; "
-                "use another project directory for it"
-            )
 
     def save_exam(self, key: str, report: ExamReport) -> None:
         """Keep a complete report for reuse."""
@@ -400,6 +412,18 @@ def open_ledger(path: Path, create: bool = True) -> Iterator[Ledger]:
         raise LedgerError(f"{path} is damaged: {error}; {WAY_OUT}") from error
     finally:
         connection.close()
+
+
+def is_begun(path: Path) -> bool:
+    """Whether the project with this ledger was begun. An exam may make a ledger before any iteration begins it.
+
+    Raises:
+        LedgerError: the ledger is there but cannot be used.
+    """
+    if not path.is_file():
+        return False
+    with open_ledger(path, create=False) as ledger:
+        return ledger.base() is not None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

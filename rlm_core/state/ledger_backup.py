@@ -6,11 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_core.config import Config, load_config
+from rlm_core.config import load_config
 from rlm_core.errors import LedgerError, RlmError
 from rlm_core.files import read_record, read_shards, write_atomic
-from rlm_core.model.adapters import read_adapter
-from rlm_core.model.base_model import base_path, fingerprint
+from rlm_core.model.adapters import base_policy, first_adapter
 from rlm_core.records import AdapterRef, GateDecision, Rollout, Verdict
 from rlm_core.rounds import asked_problems
 from rlm_core.state.ledger import WAY_OUT, Base, Ledger, open_ledger
@@ -93,8 +92,7 @@ def _replay(ledger: Ledger, run: Path, adapters: dict[str, AdapterRef]) -> None:
     config = load_config(run / "config.json")
     decision = read_record(run / DECISION, GateDecision)
     if ledger.base() is None:
-        first = read_adapter(config.model.adapter) if config.model.adapter else None
-        ledger.begin(_base(config), first)
+        ledger.begin(Base.of(base_policy(config)), first_adapter(config))
     if decision.candidate is not None:
         sha256 = decision.candidate.sha256
         adapters[sha256] = AdapterRef(path=str(run / "adapter"), sha256=sha256)
@@ -119,10 +117,6 @@ def _with_adapters(decision: GateDecision, adapters: dict[str, AdapterRef]) -> G
     return decision.model_copy(
         update={name: adapters.get(adapter.sha256, adapter) for name, adapter in named.items() if adapter}
     )
-
-
-def _base(config: Config) -> Base:
-    return Base(name=config.model.base, fingerprint=fingerprint(base_path(config.model.base)))
 
 
 def _runs(project: Project) -> Iterator[Path]:

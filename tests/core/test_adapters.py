@@ -20,10 +20,12 @@ from rlm_core.config import AdapterSection, TrainSection, load_config
 from rlm_core.errors import AdapterError, Interrupted
 from rlm_core.iteration import check
 from rlm_core.model import policy as policy_module
-from rlm_core.model.adapters import check_trainable, read_adapter
+from rlm_core.model.adapters import base_policy, check_trainable, read_adapter
 from rlm_core.model.policy import Policy, load_policy
 from rlm_core.model.tensors import flat, read_tensors
 from rlm_core.records import AdapterRef, TrainReport
+from rlm_core.state.ledger import Base, is_begun, open_ledger
+from rlm_core.state.project import Project
 from rlm_core.train import train
 from rlm_core.training.batches import Experience, experience_from, minibatches
 from rlm_core.training.trainer import Trainer
@@ -502,4 +504,20 @@ def test_a_first_adapter_of_another_shape_is_refused_before_there_is_a_project(
     config = load_config(make_config(model={"base": policy.base, "adapter": adapter.path}))
     with pytest.raises(AdapterError, match=r"is full with .* asks for lora with"):
         check(config)
+
+
+def test_an_exam_before_the_first_iteration_does_not_hide_what_is_wrong_with_the_first_adapter(
+    policy: Policy, tmp_path: Path, make_config: MakeConfig
+) -> None:
+    adapter = made(policy, "full", tmp_path / "adapter")
+    config = load_config(make_config(model={"base": policy.base, "adapter": adapter.path}))
+    ledger_path = Project(Path(config.project)).ledger
+    with open_ledger(ledger_path):
+        assert not is_begun(ledger_path)
+    with pytest.raises(AdapterError, match="asks for lora with"):
+        check(config)
+    with open_ledger(ledger_path) as ledger:
+        ledger.begin(Base.of(base_policy(config)), None)
+    assert is_begun(ledger_path)
+    check(config)
     assert not (tmp_path / "project").exists()

@@ -9,9 +9,20 @@ import pytest
 
 from rlm_core.errors import LedgerError, UsageError
 from rlm_core.problems import Case, Problem
-from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, Outcome, ProblemScore, SuiteComparison
+from rlm_core.records import (
+    AdapterRef,
+    ExamReport,
+    GateDecision,
+    Lineage,
+    Outcome,
+    PolicyRef,
+    ProblemScore,
+    SuiteComparison,
+)
+from rlm_core.serving.pointers import Pointers
 from rlm_core.state.ledger import Base, Ledger, PointerName, ProblemOutcome, open_ledger
 from rlm_core.state.migrations import SCHEMA_VERSION
+from rlm_core.state.project import Project
 
 BASE = Base(name="model", fingerprint="f")
 FIRST = AdapterRef(path="start", sha256="0" * 64)
@@ -455,6 +466,8 @@ def test_another_base_model_is_refused_with_both_names(path: Path) -> None:
         with pytest.raises(UsageError, match=r"begun with the base model 'model', the config names 'other'"):
             ledger.begin(Base(name="other", fingerprint="g"), None)
         assert ledger.base() == BASE
+    with pytest.raises(UsageError, match=r"begun with the base model 'model', the config names 'other'"):
+        Pointers(Project(path.parent), PolicyRef(base="other", fingerprint="g"))
 
 
 def test_the_same_base_model_under_another_name_is_fine(path: Path) -> None:
