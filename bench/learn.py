@@ -26,7 +26,7 @@ from rlm_cli.embedded import run_iterations
 from rlm_cli.exam import sit
 from rlm_cli.status import show_outcome
 from rlm_core.comparison import ExamPair, compare
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.exams.order import order_exam
 from rlm_core.files import read_record, write_jsonl
 from rlm_core.records import ExamReport, SuiteComparison

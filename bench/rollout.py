@@ -26,7 +26,8 @@ from rlm_core.answers import problem_prompt
 from rlm_core.config import DEFAULT_MODEL, RolloutSection
 from rlm_core.model.decoding import Decoder, Request
 from rlm_core.model.draws import Sampling
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.sources import read_problems
 
 PROBLEMS, GROUP, TOKENS = 8, 8, 48

@@ -20,7 +20,8 @@ from rlm_core.choice import most_useful_first
 from rlm_core.config import DEFAULT_MODEL, RolloutSection, VerifySection
 from rlm_core.judging import judge_rollouts
 from rlm_core.model.base_model import base_path
-from rlm_core.model.policy import Policy, device_policy
+from rlm_core.model.device import device_policy
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed

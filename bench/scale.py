@@ -32,7 +32,8 @@ from rlm_cli.embedded import make_prefect_ready
 from rlm_cli.status import show_history
 from rlm_cli.watch import Watcher
 from rlm_core import rollout, verify
-from rlm_core.config import Config, load_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.problems import Problem
 from rlm_core.proposals.known import KnownProblems, repeats

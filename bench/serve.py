@@ -28,7 +28,7 @@ import sys
 import rlm_core
 import mlx.core as mx, mlx.nn as nn
 from rlm_core.config import AdapterSection
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 policy = load_policy(sys.argv[1])
 policy.add_adapter(AdapterSection(), seed=0)
 prompt, answers = mx.array([[5] * 68]), mx.array([[7] * 68] * 8)

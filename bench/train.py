@@ -41,12 +41,12 @@ def policy_and_sequences(our_layers: bool = False) -> tuple[Any, list[int], list
     import numpy as np
 
     from rlm_core.config import DEFAULT_MODEL, TrainSection
-    from rlm_core.model import policy as policies
+    from rlm_core.model import loading
 
     if not our_layers:
         for layers in ("use_fast_swiglu", "use_shared_attention"):
-            setattr(policies, layers, lambda _model: 0)
-    policy = policies.load_policy(DEFAULT_MODEL)
+            setattr(loading, layers, lambda _model: 0)
+    policy = loading.load_policy(DEFAULT_MODEL)
     policy.add_adapter(TrainSection().adapter, seed=1)
     generator = np.random.default_rng(0)
     tokens = generator.integers(100, 40_000, PROMPT + GROUP * ANSWER).tolist()

@@ -8,7 +8,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.flows import Flow
 from prefect.states import Cancelled, State
 
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.errors import Interrupted, RlmError
 from tasks.events import tell
 

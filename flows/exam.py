@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.console import outlive_the_reader
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.exams.order import order_exam
 from rlm_core.progress import stopping_on_signals
 from tasks.evaluate import evaluate

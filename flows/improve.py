@@ -12,7 +12,7 @@ from pydantic import Field
 from flows.console import outlive_the_reader
 from flows.endings import when_stopped
 from flows.iterate import iterate
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.progress import pause, stopping_on_signals
 from rlm_core.series import Limits, Series
 from tasks.events import tell

@@ -13,7 +13,7 @@ from flows.names import name_this_run
 from flows.place import the_project_of
 from flows.progress_bars import progress_in_ui
 from flows.stages import Stages
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.iteration import begin
 from rlm_core.progress import stopping_on_signals
 from rlm_core.trackers import require_trackers

@@ -13,7 +13,7 @@ from rlm_cli.approve import TerminalQuestion, asks_here
 from rlm_cli.prefect_server import local_environment, start_temporary_server
 from rlm_cli.watch import Watcher
 from rlm_core.approval import asking
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.errors import one_line
 from rlm_core.iteration import check
 from rlm_core.progress import listening

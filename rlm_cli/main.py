@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from rlm_core.config import VerifySection, load_config
+from rlm_core.config import VerifySection
+from rlm_core.config_file import load_config
 from rlm_core.errors import RlmError, UsageError
 from rlm_core.problems import Mode
 from rlm_core.starter.new_project import CONFIG_NAME

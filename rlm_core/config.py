@@ -1,30 +1,20 @@
-"""Every setting, declared once. A YAML file only overrides; one section per stage.
+"""Every setting, declared once. A YAML file only overrides, see `config_file`; one section per stage."""
 
-The file is read strictly: an unknown key, a wrong type or a value out of range is one readable line that names the
-file, the key, the value and what is allowed.
-"""
-
-import difflib
 import json
 import math
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from rlm_core.errors import ConfigError, one_line
-from rlm_core.files import read_given_text
 from rlm_core.records import Share
 from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
@@ -492,65 +482,3 @@ class Config(Section):
         if self.evaluate.benchmark == self.evaluate.holdout:
             raise ValueError("evaluate.benchmark and evaluate.holdout must be different suites")
         return self
-
-
-def load_config(path: str | Path) -> Config:
-    """Read a config file.
-
-    Raises:
-        ConfigError: the file cannot be read, is not YAML, or a setting is not allowed.
-    """
-    path = Path(path)
-    text = read_given_text(path, str(path), ConfigError)
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path}: is not YAML: {one_line(error)}") from error
-    if content is None:
-        content = {}
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: must hold sections with settings, not a {type(content).__name__}")
-    return parse_config(content, source=str(path))
-
-
-def parse_config(content: dict[str, Any], source: str = "config") -> Config:
-    """Check settings that were read from YAML or came as JSON.
-
-    Raises:
-        ConfigError: a setting is not allowed; `source` is named in the message.
-    """
-    try:
-        return Config.parse(content)
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {one_line(_describe(error))}") from error
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: holds something that is no setting: {one_line(error)}") from error
-
-
-def _describe(error: ValidationError) -> str:
-    """The first complaint as `key = value: what is allowed`, with the number of further ones."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        text = f"{key}: unknown setting; {_allowed_keys(first['loc'])}"
-    elif key:
-        text = f"{key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
-    else:
-        text = first["msg"].removeprefix("Value error, ")
-    return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
-
-
-_RENAMED = {"train.lora": "adapter"}
-"""Settings that had another name, which is too different to be found by spelling."""
-
-
-def _allowed_keys(location: tuple[str | int, ...]) -> str:
-    section: Any = Config
-    for part in location[:-1]:
-        section = section.model_fields[part].annotation
-    allowed = list(section.model_fields)
-    former = _RENAMED.get(".".join(map(str, location)))
-    close = [former] if former else difflib.get_close_matches(str(location[-1]), allowed, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"{hint}allowed: {', '.join(allowed)}"

@@ -8,7 +8,7 @@ from rlm_core.config import FilterSection, GenerateSection, RolloutSection, Veri
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.judging import open_bench
-from rlm_core.model.policy import device_policy
+from rlm_core.model.device import device_policy
 from rlm_core.problems import Problem
 from rlm_core.proposals.claims import Claims, with_reference_values
 from rlm_core.proposals.known import KnownProblems, repeats

@@ -9,8 +9,9 @@ from rlm_core.config import GenerateSection, VerifySection
 from rlm_core.examples import examples_for, judged_by_cases, problem_json, solved_problems
 from rlm_core.files import read_jsonl
 from rlm_core.judging import open_configured
+from rlm_core.model.device import device_policy
 from rlm_core.model.draws import Sampling
-from rlm_core.model.policy import Policy, device_policy
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.parse import collect
 from rlm_core.proposals.written import written

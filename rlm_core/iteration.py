@@ -17,9 +17,9 @@ from rlm_core.records import (
 )
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
+from rlm_core.state.corpus_file import write_corpus
 from rlm_core.state.ledger import Base, is_begun, open_ledger
 from rlm_core.state.project import CHECKPOINT, DECISION, Project
-from rlm_core.training.rehearsal import write_corpus
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 

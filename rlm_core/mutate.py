@@ -7,8 +7,9 @@ from rlm_core.asking import ask
 from rlm_core.config import MutateSection
 from rlm_core.examples import judged_by_cases, problem_json
 from rlm_core.files import read_jsonl
+from rlm_core.model.device import device_policy
 from rlm_core.model.draws import Sampling
-from rlm_core.model.policy import Policy, device_policy
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.parse import collect
 from rlm_core.proposals.written import written

@@ -13,9 +13,11 @@ from rlm_core.config import RolloutSection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import write_jsonl
 from rlm_core.model.decoding import Completion, Request
+from rlm_core.model.device import device_policy
 from rlm_core.model.draws import Sampling
 from rlm_core.model.language import Language
-from rlm_core.model.policy import Policy, device_policy, load_language
+from rlm_core.model.loading import load_language
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.progress import ProgressMeter
 from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult

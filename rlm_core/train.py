@@ -8,7 +8,8 @@ from typing import Any
 from rlm_core.config import RolloutSection, TrainSection
 from rlm_core.files import digest, read_jsonl, write_jsonl, write_record
 from rlm_core.model.adapters import check_trainable
-from rlm_core.model.policy import Policy, device_policy_to_train
+from rlm_core.model.device import device_policy_to_train
+from rlm_core.model.policy import Policy
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.seeds import derive_seed
 from rlm_core.state.corpus import CorpusAnswer

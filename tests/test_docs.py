@@ -11,7 +11,8 @@ import typer
 import yaml
 
 from rlm_cli.main import app
-from rlm_core.config import Config, load_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config
 from rlm_core.errors import RlmError
 from rlm_core.model.default_model import NOTICE
 

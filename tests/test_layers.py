@@ -148,7 +148,10 @@ def test_the_command_starts_without_what_is_slow_to_import() -> None:
 
 MLX_LM = [
     f"rlm_core/{name}.py"
-    for name in ("export/gguf", "model/policy", "model/shared_prompt", "serving/generator", "serving/handler")
+    for name in (
+        *("export/gguf", "model/adapter_layers", "model/loading", "model/policy", "model/shared_prompt"),
+        *("serving/generator", "serving/handler"),
+    )
 ]
 SQLITE = [f"rlm_core/state/{name}.py" for name in ("ledger", "ledger_backup", "migrations", "moved")]
 

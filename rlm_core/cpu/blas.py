@@ -19,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rlm_core.cache import cache_dir
+
 DISABLE = "RLM_NO_OPENBLAS"
 """Environment variable that leaves MLX with its own BLAS; `rlm doctor` compares with and without."""
 
@@ -39,14 +41,6 @@ def load() -> str | None:
     if _loaded is None and sys.platform.startswith("linux") and not os.environ.get(DISABLE):
         _loaded = _load_system() or _load_packaged()
     return _loaded
-
-
-def cache_dir() -> Path:
-    """Where downloads and compiled files are kept: $RLM_CACHE, or the user's cache directory."""
-    if chosen := os.environ.get("RLM_CACHE"):
-        return Path(chosen).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "rlm-flows"
 
 
 def _load_system() -> str | None:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_core.config import Config, EvaluateSection, parse_config
+from rlm_core.config import Config, EvaluateSection
+from rlm_core.config_file import parse_config
 from rlm_core.exams.examinees import examinee_of
 from rlm_core.records import Examinee, Recited
 from rlm_core.seeds import derive_seed

@@ -11,7 +11,7 @@ from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.exams.key import code_version
 from rlm_core.exams.scores import mean_pass_at, pass_at_k
 from rlm_core.judging import judge_rollouts, open_bench, sandbox_used
-from rlm_core.model.policy import device_policy
+from rlm_core.model.device import device_policy
 from rlm_core.problems import Problem
 from rlm_core.records import Examinee, ExamReport, PolicyRef, ProblemScore, Recited, Rollout, Verdict
 from rlm_core.rollout import sample_rollouts

@@ -18,7 +18,7 @@ from rlm_core.export.gguf import check_gguf, write_gguf
 from rlm_core.files import read_record, write_record, write_text
 from rlm_core.model.adapters import read_adapter_config
 from rlm_core.model.base_model import base_path, fingerprint
-from rlm_core.model.policy import device_policy, device_policy_to_train
+from rlm_core.model.device import device_policy, device_policy_to_train
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef
 from rlm_core.rollout import sample_rollouts
 from rlm_core.sources import read_suite

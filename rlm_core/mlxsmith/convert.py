@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import yaml
 
-from rlm_core.config import Config, parse_config
+from rlm_core.config import Config
+from rlm_core.config_file import parse_config
 from rlm_core.errors import ConfigError, one_line
 from rlm_core.files import read_given_text
 from rlm_core.mlxsmith.exams import Role, exam_of

@@ -22,8 +22,8 @@ from typing import Any
 import mlx.core as mx
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from rlm_core.cache import cache_dir
 from rlm_core.config import DEFAULT_MODEL
-from rlm_core.cpu.blas import cache_dir
 from rlm_core.errors import ModelError
 from rlm_core.files import sha256_if_written, sha256_of, write_json
 

@@ -20,7 +20,8 @@ from mlx_lm.server import CompletionRequest, ModelDescription, ModelProvider, Re
 
 from rlm_core.config import ServeSection
 from rlm_core.errors import RlmError
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.serving.pointers import FOLLOWED, Pointers, Served
 from rlm_core.serving.requests import Refused
 from rlm_core.state.ledger import PointerName

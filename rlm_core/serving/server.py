@@ -15,7 +15,7 @@ from typing import Any
 from rlm_core.config import Config, ServeSection
 from rlm_core.errors import InfrastructureFault, UsageError
 from rlm_core.model.adapters import base_policy, first_adapter
-from rlm_core.model.policy import load_language
+from rlm_core.model.loading import load_language
 from rlm_core.serving.generator import Generator
 from rlm_core.serving.handler import Handler, is_loopback
 from rlm_core.serving.pointers import Pointers

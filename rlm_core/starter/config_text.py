@@ -13,7 +13,8 @@ from typing import Any, Literal, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
-from rlm_core.config import Config, parse_config
+from rlm_core.config import Config
+from rlm_core.config_file import parse_config
 
 _WIDTH = 100
 _HEADER = """\

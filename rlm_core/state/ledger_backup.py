@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.errors import LedgerError, RlmError
 from rlm_core.files import read_record, read_shards, write_atomic
 from rlm_core.model.adapters import base_policy, first_adapter

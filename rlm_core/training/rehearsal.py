@@ -1,32 +1,15 @@
 """Rehearsal: earlier answers that passed, trained on again so that they are not unlearnt."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 
 from rlm_core.answers import problem_prompt
-from rlm_core.config import Config, RehearsalSection
-from rlm_core.files import write_jsonl
+from rlm_core.config import RehearsalSection
 from rlm_core.model.policy import Policy
-from rlm_core.proposals.known import KnownProblems, repeats
-from rlm_core.records import FileRef
-from rlm_core.sources import read_problems
 from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.training.batches import Rehearsed
-
-
-def write_corpus(directory: Path, corpus: Sequence[CorpusAnswer], config: Config) -> FileRef:
-    """What an iteration may rehearse and show, as `directory/corpus.jsonl`, so that the stages' keys contain it.
-
-    Answers to problems that are in an exam suite, or nearly, are left out. The filter keeps such problems from being
-    trained on; but suites can be exchanged, and then an old problem may be in a new suite.
-    """
-    suites = {"benchmark": config.evaluate.benchmark, "holdout": config.evaluate.holdout}
-    known = KnownProblems({group: read_problems(name) for group, name in suites.items()})
-    kept = [answer for answer in corpus if not repeats(answer.problem, known, list(suites), config.filter)]
-    return FileRef.of(write_jsonl(directory / "corpus.jsonl", kept))
 
 
 def wanted(answers: int, share: float) -> int:

@@ -15,6 +15,7 @@ import mlx.core as mx
 import numpy as np
 
 from rlm_core import progress
+from rlm_core.model.loading import base_scorer
 from rlm_core.model.policy import Policy, Scorer
 from rlm_core.training.batches import Batch, MicroBatch, OfOneKind
 
@@ -50,7 +51,7 @@ def scored(
         checked = [[_rescored(policy, batch, temperature) for batch in step] for step in steps]
     if not with_base:
         return checked
-    with policy.base_scorer() as base:
+    with base_scorer(policy) as base:
         return [[_compared(base, batch, temperature) for batch in step] for step in checked]
 
 

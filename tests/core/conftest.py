@@ -10,7 +10,8 @@ import yaml
 from rlm_cli.main import main
 from rlm_core.config import RolloutSection, VerifySection
 from rlm_core.judging import judge_rollouts
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import Rollout, Verdict
 from rlm_core.rollout import sample_rollouts

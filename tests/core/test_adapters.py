@@ -16,12 +16,14 @@ from mlx_lm.models import gemma3_text, llama, qwen3
 from mlx_lm.utils import load_model
 
 from rlm_core import progress
-from rlm_core.config import AdapterSection, TrainSection, load_config
+from rlm_core.config import AdapterSection, TrainSection
+from rlm_core.config_file import load_config
 from rlm_core.errors import AdapterError, Interrupted
 from rlm_core.iteration import check
-from rlm_core.model import policy as policy_module
+from rlm_core.model import loading
 from rlm_core.model.adapters import base_policy, check_trainable, read_adapter
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import flat, read_tensors
 from rlm_core.records import AdapterRef, TrainReport
 from rlm_core.state.ledger import Base, is_begun, open_ledger
@@ -318,7 +320,7 @@ def test_a_copy_of_the_base_is_loaded_only_when_needed_and_gone_when_training_st
         loaded.append(weakref.ref(copy.model))
         return copy
 
-    monkeypatch.setattr(policy_module, "load_policy", load)
+    monkeypatch.setattr(loading, "load_policy", load)
     section = train_section(kind, kl_weight=kl_weight)
     policy.add_adapter(section.adapter, seed=1)
     lessons = experience(judged, section)
@@ -431,7 +433,7 @@ def test_an_adapter_is_trained_on_a_quantised_base(
 ) -> None:
     """On a CPU the base is unpacked, elsewhere its layers stay; the adapter is right for mlx-lm either way."""
     if packed:
-        monkeypatch.setattr(policy_module, "_unpacked_on_cpu", lambda model: model)
+        monkeypatch.setattr(loading, "unpacked_on_cpu", lambda model: model)
     report = train_here(judged, quantised_model, tmp_path, train_section(kind, kl_weight=0.1))
     trained = load_policy(str(quantised_model), report.candidate)
     layers = {type(module).__name__ for _, module in trained.model.named_modules()}

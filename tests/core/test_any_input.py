@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlm_core.answers import extract_code
-from rlm_core.config import Config, load_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config
 from rlm_core.errors import AdapterError, ConfigError, LedgerError, ModelError, ProblemError, RlmError, StageFailed
 from rlm_core.files import read_jsonl, read_record
 from rlm_core.model.adapters import CONFIG, read_adapter_config

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rlm_core.cache import cache_dir
 from rlm_core.cpu import blas
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +32,12 @@ for (m, k, n) in ((3, 5, 7), (64, 200, 33), (257, 256, 255)):
 PACKAGED = (
     """
 import ctypes, json, os
+from rlm_core.cache import cache_dir
 from rlm_core.cpu import blas
 del os.environ[blas.DISABLE]
 blas._load_system = lambda: None
 found = blas.load()
-[library] = blas.cache_dir().glob("blas-*.so")
+[library] = cache_dir().glob("blas-*.so")
 
 def address(handle):
     return [ctypes.cast(getattr(handle, name), ctypes.c_void_p).value for name in blas._FORWARDED]
@@ -141,4 +143,4 @@ def test_the_cache_is_where_the_environment_says(
         monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": "/home/me", **environment}.items():
         monkeypatch.setenv(name, value)
-    assert blas.cache_dir() == Path(expected)
+    assert cache_dir() == Path(expected)

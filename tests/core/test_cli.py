@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef
 from tests import tiny
 from tests.core.conftest import Rlm, Settings, assert_refused, write

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rlm_core.config import Config, load_config, parse_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config, parse_config
 from rlm_core.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from rlm_core import evaluate
-from rlm_core.config import Config, load_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config
 from rlm_core.errors import ConfigError, LedgerError, ProblemError, UsageError
 from rlm_core.exams.examinees import examinee_of
 from rlm_core.exams.order import order_exam
 from rlm_core.files import write_record
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, PolicyRef
 from rlm_core.state.ledger import Base, open_ledger
 from tests import tiny

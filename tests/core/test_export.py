@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import yaml
 
-from rlm_core.config import AdapterSection, load_config
+from rlm_core.config import AdapterSection
+from rlm_core.config_file import load_config
 from rlm_core.errors import StageFailed
 from rlm_core.export.agreement import require_equal_logprobs, require_equal_scores
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.records import AdapterRef
 from tests import tiny
 from tests.conftest import MakeConfig

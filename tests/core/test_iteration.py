@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rlm_core.config import Config, load_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config
 from rlm_core.files import write_text
 from rlm_core.iteration import begin
 from rlm_core.state.project import CHECKPOINT, Project

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rlm_core import filter as filtering
-from rlm_core.config import FilterSection, GenerateSection, MajoritySection, RolloutSection, VerifySection, parse_config
+from rlm_core.config import FilterSection, GenerateSection, MajoritySection, RolloutSection, VerifySection
+from rlm_core.config_file import parse_config
 from rlm_core.errors import ConfigError, InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.inventions import Inventions, in_words

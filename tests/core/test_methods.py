@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from rlm_core.config import AdapterSection, TrainSection
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import flat
 from rlm_core.records import Rollout, Verdict
 from rlm_core.training.batches import MicroBatch, Sample, experience_from, micro_batch, minibatches

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm_core.config import Config, load_config
+from rlm_core.config import Config
+from rlm_core.config_file import load_config
 from rlm_core.mlxsmith.convert import Fate, migrate
 from rlm_core.mlxsmith.keys import KEYS
 from rlm_core.sources import read_suite

@@ -8,7 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from rlm_core.config import Config, VerifySection, load_config, parse_config
+from rlm_core.config import Config, VerifySection
+from rlm_core.config_file import load_config, parse_config
 from rlm_core.errors import ConfigError
 from rlm_core.sources import read_problems
 from rlm_core.starter.config_text import config_text

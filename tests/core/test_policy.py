@@ -13,8 +13,10 @@ from rlm_core.config import AdapterSection, RolloutSection
 from rlm_core.errors import AdapterError, InfrastructureFault, ModelError
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.decoding import Request
+from rlm_core.model.device import device_policy, device_policy_to_train
 from rlm_core.model.draws import Sampling
-from rlm_core.model.policy import Policy, device_policy, device_policy_to_train, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.records import AdapterRef
 from rlm_core.rollout import sample_rollouts
@@ -232,7 +234,7 @@ def test_a_model_that_does_not_fit_in_memory_is_not_called_broken(
     def fail(*_: object) -> None:
         raise RuntimeError("[malloc] Unable to allocate 8589934592 bytes.")
 
-    monkeypatch.setattr("rlm_core.model.policy.load_model", fail)
+    monkeypatch.setattr("rlm_core.model.loading.load_model", fail)
     with pytest.raises(InfrastructureFault, match="out of memory"), device_policy_to_train(str(tiny_model), None):
         pass
 

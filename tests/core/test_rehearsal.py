@@ -14,15 +14,17 @@ from rlm_core import progress
 from rlm_core.config import Config, RehearsalSection, TrainSection
 from rlm_core.errors import Interrupted
 from rlm_core.files import read_jsonl
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import flat
 from rlm_core.records import TrainReport
 from rlm_core.state.corpus import CorpusAnswer
+from rlm_core.state.corpus_file import write_corpus
 from rlm_core.train import train
 from rlm_core.training.batches import Experience, Rehearsed, Sample, micro_batch, minibatches, with_rehearsed
 from rlm_core.training.losses import Divisors
 from rlm_core.training.methods import METHODS
-from rlm_core.training.rehearsal import choose, rehearsed, wanted, write_corpus
+from rlm_core.training.rehearsal import choose, rehearsed, wanted
 from rlm_core.training.trainer import Trainer, policy_loss
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged

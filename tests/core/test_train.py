@@ -12,7 +12,7 @@ from rlm_core.config import AdapterSection, RolloutSection, TrainSection, Verify
 from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.files import sha256_of, write_jsonl
 from rlm_core.judging import judge_rollouts
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.rollout import sample_rollouts

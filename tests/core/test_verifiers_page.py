@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlm_cli.main import main
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.problems import Problem
 from rlm_core.sources import read_problems
 from rlm_core.verifiers.check import check_problems

@@ -14,7 +14,7 @@ from rlm_cli.status import show_outcome
 from rlm_core import progress
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.model.adapters import read_adapter
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.problems import Problem
 from rlm_core.progress import Progress

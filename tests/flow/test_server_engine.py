@@ -8,7 +8,7 @@ import pytest
 
 import rlm_core.rollout
 from flows.iterate import iterate
-from rlm_core.config import load_config
+from rlm_core.config_file import load_config
 from rlm_core.errors import InfrastructureFault
 from rlm_core.serving.remote import answers_from_servers
 from rlm_core.serving.server import inference_server

@@ -11,9 +11,10 @@ import httpx
 import mlx.core as mx
 import pytest
 
-from rlm_core.config import AdapterSection, Config, parse_config
+from rlm_core.config import AdapterSection, Config
+from rlm_core.config_file import parse_config
 from rlm_core.model.base_model import fingerprint
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef, GateDecision, Outcome, SuiteComparison
 from rlm_core.serving.server import InferenceServer, inference_server
 from rlm_core.state.ledger import Base, open_ledger

@@ -21,7 +21,7 @@ from rlm_core.config import RolloutSection, ServeSection
 from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.model.base_model import fingerprint
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout
 from rlm_core.rounds import Shard
 from rlm_core.serving.generator import library_arguments

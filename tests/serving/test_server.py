@@ -16,7 +16,7 @@ import pytest
 from openai import OpenAI
 
 from rlm_core.errors import UsageError
-from rlm_core.model.policy import load_policy
+from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.serving.server import inference_server
 from tests import tiny

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from rlm_core.answers import extract_code
+from rlm_core.cache import cache_dir
 from rlm_core.config import DEFAULT_MODEL
-from rlm_core.cpu.blas import cache_dir
 from rlm_core.model.decoding import Request
 from rlm_core.model.default_model import GGUF_IN_WHEEL, fetch_default_model, is_whole
 from rlm_core.model.draws import Sampling
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.sandbox import open_sandbox
 from rlm_core.verifiers.cases import judge_cases

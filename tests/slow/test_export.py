@@ -6,10 +6,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.config import DEFAULT_MODEL, AdapterSection, parse_config
+from rlm_core.config import DEFAULT_MODEL, AdapterSection
+from rlm_core.config_file import parse_config
 from rlm_core.export.run import export
 from rlm_core.model.default_model import convert
-from rlm_core.model.policy import Policy, load_policy
+from rlm_core.model.loading import load_policy
+from rlm_core.model.policy import Policy
 from rlm_core.sources import read_problems
 from tests import tiny
 
