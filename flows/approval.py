@@ -11,7 +11,7 @@ from prefect.input import RunInput
 
 from rlm_core.approval import without_answer
 from rlm_core.config import GateSection
-from rlm_core.progress import report
+from rlm_core.progress import check
 from rlm_core.records import Approval
 
 _LOOK_EVERY_S = 0.5
@@ -38,7 +38,7 @@ def ask_in_ui(page: str, section: GateSection) -> Approval:
     pause = _Pause(page, section.approve_within_s)
     deadline = time.monotonic() + section.approve_within_s
     while not pause.ended(_LOOK_EVERY_S):
-        report("gate", 0, 0)
+        check("gate")
         if time.monotonic() >= deadline:
             default = without_answer(section)
             try:

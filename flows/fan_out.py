@@ -9,7 +9,7 @@ from prefect.futures import PrefectFuture, wait
 
 from flows.runners import VerifyRunner
 from rlm_core.config import RolloutSection
-from rlm_core.progress import report, stopped
+from rlm_core.progress import check, report, stopped
 from rlm_core.rounds import Rounds, Shard, announce
 from tasks.stage import Result
 
@@ -91,7 +91,7 @@ class FanOut:
             Interrupted: a stop was asked for.
         """
         while True:
-            report("verify", 0, 0)
+            check("verify")
             with suppress(Empty):
                 return self._ended.get(timeout=_LOOK_EVERY_S)
 

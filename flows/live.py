@@ -30,8 +30,6 @@ class _Writer:
         self._lock = threading.Lock()
 
     def __call__(self, progress: Progress) -> None:
-        if progress.total == 0:  # a sign of life between two steps
-            return
         with self._lock:
             stage = self._stages.setdefault(progress.stage, StageProgress(progress.stage))
             stage.add(progress)

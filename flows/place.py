@@ -13,7 +13,7 @@ from prefect.runtime import flow_run
 from prefect.states import Crashed
 
 from rlm_core.config import Config
-from rlm_core.progress import report
+from rlm_core.progress import check
 from rlm_core.state.lock import Holder
 from rlm_core.state.project import Project
 
@@ -32,7 +32,7 @@ def the_project_of(config: Config) -> Iterator[None]:
         if busy not in told:
             told.append(busy)
             get_run_logger().warning("waiting: %s", busy)
-        report("waiting", 0, 0)
+        check("waiting")
 
     project = Project(Path(config.project).absolute())
     with project.held(config.prefect.wait_for_project_s, flow_run.id, on_wait) as killed:

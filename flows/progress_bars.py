@@ -62,7 +62,7 @@ class _Bars:
         self._lock = threading.Lock()
 
     def __call__(self, progress: Progress) -> None:
-        if progress.total and progress.stage in SHOWN:
+        if progress.stage in SHOWN:
             with self._lock:
                 bar = self._bars.setdefault(progress.stage, _Bar(StageProgress(progress.stage)))
                 bar.stage.add(progress)

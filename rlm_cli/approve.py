@@ -12,7 +12,7 @@ from rlm_cli.watch import Watcher
 from rlm_core.approval import without_answer
 from rlm_core.config import GateSection
 from rlm_core.errors import UsageError
-from rlm_core.progress import report
+from rlm_core.progress import check
 from rlm_core.records import Approval
 
 _LOOK_EVERY_S = 0.5
@@ -60,7 +60,7 @@ class TerminalQuestion:
 def _line_until(deadline: float) -> str | None:
     """The next line that is typed; None when time is up or nothing more can come."""
     while time.monotonic() < deadline:
-        report("gate", 0, 0)
+        check("gate")
         ready, _, _ = select.select([sys.stdin], [], [], min(_LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
         if ready:
             return sys.stdin.readline() or None

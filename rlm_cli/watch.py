@@ -74,8 +74,6 @@ class Watcher:
     def __call__(self, progress: Progress) -> None:
         with self._lock:
             shown = self._stages.setdefault(progress.stage, _Shown(StageProgress(progress.stage)))
-            if progress.total == 0:  # a sign of life between two steps
-                return
             shown.stage.add(progress)
             self._draw(shown)
 

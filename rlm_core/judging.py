@@ -97,7 +97,7 @@ def _judge_lost_ones_again(
         _log.warning("%s: %d answers that the machinery lost are judged again: %s", stage, len(lost), reason)
         time.sleep(pause * random.uniform(0.5, 1.5))
         for number in lost:
-            progress.report(stage, 0, 0)
+            progress.check(stage)
             verdicts[number] = judge_one(rollouts[number])
             if verdicts[number].status == "infrastructure":
                 break

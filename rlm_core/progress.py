@@ -2,7 +2,7 @@
 
 The stages report after every step. A listener (the terminal, a log) must be quick and must not raise. Because every
 stage comes by here often, this is also where a request to stop and a time limit take effect: work in a thread cannot be
-interrupted from outside.
+interrupted from outside. Where a step is long, or a stage waits, it comes by with `check`, of which no listener hears.
 """
 
 import os
@@ -46,8 +46,8 @@ _stoppable = 0
 _limits = threading.local()
 
 
-def report(stage: str, done: int, total: int, part: str = "", **figures: float) -> None:
-    """Tell the listeners how far a stage is.
+def check(stage: str) -> None:
+    """See whether a stage may go on, where it has nothing to report.
 
     Raises:
         Interrupted: a stop was asked for.
@@ -58,6 +58,18 @@ def report(stage: str, done: int, total: int, part: str = "", **figures: float) 
     limit = getattr(_limits, "current", None)
     if limit is not None and time.monotonic() > limit[0]:
         raise InfrastructureFault(f"{stage}: took longer than {limit[1]:g} s")
+
+
+def report(stage: str, done: int, total: int, part: str = "", **figures: float) -> None:
+    """Tell the listeners how far a stage is.
+
+    Args:
+        done, total: items; the total is more than 0.
+
+    Raises:
+        Interrupted, InfrastructureFault: as `check` does, and then nobody is told.
+    """
+    check(stage)
     for listener in list(_listeners):
         listener(Progress(stage, done, total, part, figures))
 
@@ -85,10 +97,10 @@ def pause(seconds: float) -> None:
         Interrupted: a stop was asked for.
     """
     deadline = time.monotonic() + seconds
-    report("pause", 0, 0)
+    check("pause")
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(left, _LOOK_EVERY_S))  # not _stop.wait, which a signal's handler could deadlock with
-        report("pause", 0, 0)
+        check("pause")
 
 
 @contextmanager
@@ -103,7 +115,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Let the work of this thread fail at its next report once `seconds` have passed."""
+    """Let the work of this thread fail at its next report or check once `seconds` have passed."""
     outer = getattr(_limits, "current", None)
     own = (time.monotonic() + seconds, seconds)
     _limits.current = own if outer is None else min(own, outer)
@@ -122,7 +134,7 @@ def restart_time_limit() -> None:
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """For the time of the block, every stage in this process stops at its next report."""
+    """For the time of the block, every stage in this process stops at its next report or check."""
     _stop.set()
     try:
         yield
@@ -132,7 +144,7 @@ def stopped() -> Iterator[None]:
 
 @contextmanager
 def stopping_on_signals() -> Iterator[None]:
-    """For the time of the block, SIGINT and SIGTERM make the stages stop at their next report.
+    """For the time of the block, SIGINT and SIGTERM make the stages stop at their next report or check.
 
     A second signal, or a stage that does not notice the first for a while, ends the process at once; that is safe,
     because files are written whole or not at all. Outside the main thread the block changes nothing. A block within

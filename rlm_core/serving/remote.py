@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from rlm_core import progress
 from rlm_core.config import RolloutSection
 from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault, one_line
 from rlm_core.model.decoding import Completion, Request
@@ -102,10 +103,10 @@ class _Asking:
         return [self._done[index] for index in range(len(self._requests))]
 
     async def _watch(self, using: Sequence[asyncio.Task[None]], over: asyncio.Task[Any]) -> None:
-        """Until all is answered; raises what a use of a server raised, or what a report does."""
+        """Until all is answered; raises what a use of a server raised, or what `progress.check` does."""
         while not self._over.is_set():
             ended, _ = await asyncio.wait({*using, over}, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-            self._on_tokens(0, 0)
+            progress.check("rollout")
             for task in ended:
                 task.result()
             if not self._usable and time.monotonic() - self._last_sign >= self._section.server_patience_s:

@@ -79,7 +79,7 @@ def _measured_on_one(policy: Policy, batch: MicroBatch, temperature: float) -> M
     row = int(np.argmax(np.array(batch.mask).sum(axis=-1)))
     rows = slice(row, row + 1)
     found = policy.answer_logprobs(batch.prompt, batch.answers[rows], temperature, differentiable=False)
-    progress.report("train", 0, 0)
+    progress.check("train")
     return _measured(batch, found, rows)
 
 
@@ -87,7 +87,7 @@ def _rescored(policy: Policy, batch: OfOneKind, temperature: float) -> OfOneKind
     if not isinstance(batch, MicroBatch):
         return batch
     old = policy.answer_logprobs(batch.prompt, batch.answers, temperature, differentiable=False)
-    progress.report("train", 0, 0)
+    progress.check("train")
     return _measured(replace(batch, old_logprobs=old), old, slice(None))
 
 
@@ -103,5 +103,5 @@ def _compared(base: Scorer, batch: OfOneKind, temperature: float) -> OfOneKind:
         return batch
     reference = base(batch.prompt, batch.answers, temperature)
     mx.eval(reference)
-    progress.report("train", 0, 0)
+    progress.check("train")
     return replace(batch, reference_logprobs=reference)

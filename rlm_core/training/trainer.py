@@ -191,7 +191,7 @@ class Trainer:
             total += loss.item()
             for key, value in sums.items():
                 figures[key] += value.item()
-            progress.report("train", 0, 0)
+            progress.check("train")
         return total, gradient, dict(figures)
 
     def _check(self, metrics: Sequence[StepMetrics]) -> None:

@@ -101,7 +101,7 @@ def main() -> None:
         return iteration
 
     def listen(report: Progress) -> None:
-        if report.total and "found" not in report.figures:
+        if "found" not in report.figures:
             notes.add("report", stage=report.stage, part=report.part, done=report.done, total=report.total)
         if report.done:
             killer.report(report.stage)

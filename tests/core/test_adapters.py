@@ -242,7 +242,7 @@ def test_an_interruption_changes_neither_the_result_nor_what_is_trainable(
     taken: list[int] = []
     with progress.listening(lambda step: taken.append(step.done)):
         resumed = train_here(judged, tiny_model, tmp_path / "resumed", section)
-    assert min(done for done in taken if done) == 2
+    assert min(taken) == 2
     assert digest_of(resumed) == digest_of(straight)
     saved = mx.load(f"{tmp_path}/resumed/adapter/adapters.safetensors")
     assert set(saved) == expected_names(kind)

@@ -13,7 +13,7 @@ import pytest
 
 from rlm_core import progress
 from rlm_core.errors import InfrastructureFault, Interrupted
-from rlm_core.progress import Progress, listening, report, stopping_on_signals, time_limit
+from rlm_core.progress import Progress, check, listening, report, stopping_on_signals, time_limit
 
 ROOT = Path(__file__).parents[2]
 
@@ -218,6 +218,19 @@ def test_a_stage_that_noticed_has_all_the_time_to_tidy_up() -> None:
     started = time.monotonic()
     assert end_of(process) == (130, "kept what was finished\n")
     assert time.monotonic() - started >= 0.8
+
+
+def test_a_check_stops_a_stage_as_a_report_does_and_nobody_hears_it() -> None:
+    heard: list[Progress] = []
+    with listening(heard.append):
+        check("train")
+        with progress.stopped(), pytest.raises(Interrupted, match="the next run continues"):
+            check("train")
+        with time_limit(0.01):
+            time.sleep(0.02)
+            with pytest.raises(InfrastructureFault, match=r"^rollout: took longer than 0\.01 s$"):
+                check("rollout")
+    assert heard == []
 
 
 def test_a_restarted_limit_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_interrupted_training_continues_to_the_same_adapter(judged: Judged, tiny
     taken: list[int] = []
     with progress.listening(lambda step: taken.append(step.done)):
         resumed = train_here(judged, tiny_model, tmp_path / "resumed")
-    assert min(done for done in taken if done) == 3
+    assert min(taken) == 3
     assert straight.candidate is not None
     assert resumed.candidate is not None
     assert resumed.candidate.sha256 == straight.candidate.sha256

@@ -105,15 +105,18 @@ def test_without_an_answer_in_time_the_config_says_what_is_done(
     assert not decision["approval"]["in_time"]
 
 
-def test_a_stop_is_noticed_while_a_person_is_waited_for_and_the_next_run_asks_again(make_config: MakeConfig) -> None:
+def test_a_stop_is_noticed_while_a_person_is_waited_for_and_the_next_run_asks_again(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = make_config(gate={"horizon": 1, "approve": "ask"})
 
-    def stop_in_gate(report: progress.Progress) -> None:
-        if report.stage == "gate":
-            raise Interrupted("stopped")
+    def stop_while_asking(stage: str) -> None:
+        with progress.stopped():
+            progress.check(stage)
 
     started = time.monotonic()
-    with pytest.raises(Interrupted), progress.listening(stop_in_gate):
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(flows.approval, "check", stop_while_asking)
         iterate(str(config))
     assert time.monotonic() - started < 60
     with open_ledger(project_of(config).ledger) as ledger:

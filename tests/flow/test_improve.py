@@ -9,26 +9,29 @@ from prefect.client.schemas.objects import FlowRun
 
 import flows.improve
 from flows.improve import hours_late, improve
-from rlm_core.errors import Interrupted
-from rlm_core.progress import Progress, listening
+from rlm_core import progress
 from tests.conftest import MakeConfig
 from tests.flow.test_iterate import project_of
 
 
-def test_a_stop_in_a_pause_ends_the_series_as_cancelled(make_config: MakeConfig) -> None:
+def test_a_stop_in_a_pause_ends_the_series_as_cancelled(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = make_config()
 
-    def stop(report: Progress) -> None:
-        if report.stage == "pause":
-            raise Interrupted("stopped")
+    def pause_and_stop(seconds: float) -> None:
+        with progress.stopped():
+            progress.pause(seconds)
 
-    with listening(stop):
+    with monkeypatch.context() as patch:
+        patch.setattr(flows.improve, "pause", pause_and_stop)
         state = improve(str(config), pause_s=1_000, return_state=True)
     assert state.state_details.flow_run_id is not None
     with get_client(sync_client=True) as client:
         shown = client.read_flow_run(state.state_details.flow_run_id).state
     assert shown is not None
-    assert (shown.name, shown.message) == ("Cancelled", "stopped")
+    assert shown.name == "Cancelled"
+    assert shown.message == "stopped on request; the next run continues from what was finished"
     assert project_of(config).run(1).is_dir()
     assert not project_of(config).run(2).exists()
 

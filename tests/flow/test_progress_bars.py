@@ -31,7 +31,6 @@ def test_all_shards_are_one_bar_and_each_stage_has_its_own() -> None:
         report("rollout", 0, 6, "000")
         report("rollout", 6, 6, "000")
         report("rollout", 3, 6, "001", tokens=20.0)
-        report("train", 0, 0)
         report("train", 2, 8)
         report("evaluate", 1, 4)
 
