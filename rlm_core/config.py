@@ -369,7 +369,7 @@ class GateSection(Section):
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
     """paired: that no candidate is accepted in `horizon` iterations which is not better than the incumbent."""
     horizon: Positive = 20
-    """paired: iterations over which `confidence` holds."""
+    """paired: iterations over which `confidence` holds, any so many in a row."""
     min_gain: Share = 0.01
     """paired: least gain on the benchmark that is worth an accept."""
     patience: Count = 6
@@ -402,10 +402,12 @@ class GateSection(Section):
 
             a / 2 · (1 / horizon + 6 / (pi² n²))
 
-        whose sum over n = 1 … horizon is below a. docs/gate.md says why half of it comes early.
+        whose sum over any `horizon` successive n is below a. An accept costs nothing, as n stays what it is: until a
+        candidate is wrongly accepted, each accept is of a true gain, so that at most one candidate without a gain is
+        tried at each n (the fallback procedure, Wiens 2003, in the order of time). docs/gate.md has the rest.
 
         Args:
-            tries: candidates that were compared with the same incumbent before.
+            tries: candidates before that were not accepted.
         """
         return (1 - self.confidence) / 2 * (1 / self.horizon + 6 / (math.pi * (tries + 1)) ** 2)
 

@@ -37,7 +37,7 @@ class Iteration(Record):
     waited: int
     """Iterations that the learner has been on probation."""
     tries: int
-    """Candidates that were compared with the incumbent before."""
+    """Candidates before that were not accepted."""
     seed: int
     """Of this iteration; its stages' seeds derive from it."""
     exam_seed: int

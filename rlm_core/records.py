@@ -317,7 +317,7 @@ class Lineage:
     waited: int = 0
     """Iterations that the learner has been on probation."""
     tries: int = 0
-    """Candidates that were compared with this incumbent before."""
+    """Candidates before that were not accepted."""
 
 
 Outcome = Literal["accepted", "probation", "rejected"]
@@ -349,7 +349,7 @@ class GateDecision(Record):
     waited: int = 0
     """Iterations that the learner had been on probation."""
     tries: int = 0
-    """Candidates that were compared with this incumbent before."""
+    """Candidates before that were not accepted; in older decisions, only those compared with the same incumbent."""
     approval: Approval | None = None
     """None when nobody was asked."""
 

@@ -96,15 +96,14 @@ class Ledger:
         return move.adapter if move else None
 
     def lineage(self) -> Lineage:
-        """What the next candidate is trained from and compared with, and how often others were before."""
-        incumbent = self.incumbent()
+        """What the next candidate is trained from and compared with, and how many before it were not accepted."""
         trainer = [move for move in self.moves() if move.name == "trainer"]
-        compared = [entry.decision for entry in self.history() if entry.decision.candidate]
+        tried = [entry.decision for entry in self.history() if entry.decision.candidate]
         return Lineage(
-            incumbent=incumbent,
+            incumbent=self.incumbent(),
             learner=trainer[-1].adapter if trainer else None,
             waited=next((n for n, move in enumerate(reversed(trainer)) if move.cause != "probation"), 0),
-            tries=sum(decision.incumbent == incumbent for decision in compared),
+            tries=sum(not decision.accepted for decision in tried),
         )
 
     def pointer(self, name: PointerName) -> Move | None:

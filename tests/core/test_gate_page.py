@@ -56,7 +56,7 @@ def test_the_page_has_the_numbers_and_the_origin() -> None:
     assert "- trained from: `runs/0006/adapter` (bbbbbbbbbbbb), on probation for 2 iterations" in text
     assert "- incumbent: the base model" in text
     assert "13 steps on 9513 tokens from 26 useful groups of 48" in text
-    assert "p at most 0.00588, as 2 were compared with this incumbent before" in text
+    assert "p at most 0.00588, as 2 candidates before were not accepted" in text
 
 
 def test_gained_and_lost_problems_have_the_answers_that_show_it() -> None:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlm_core.config import GateSection
+from rlm_core.config import EvaluateSection, GateSection
+from rlm_core.config_file import load_config
 from rlm_core.gate import decide
-from rlm_core.records import AdapterRef, Lineage, PastScores
+from rlm_core.records import AdapterRef
+from rlm_core.sources import read_problems
+from rlm_core.state.ledger import Base, Ledger, open_ledger
 from tests.core.exam_reports import pair
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -71,8 +73,65 @@ def test_what_is_called_a_false_accept_is_one(simulation: Any) -> None:
     assert not loops.false[1].any()
 
 
-def test_a_loop_decides_as_the_gate_does(simulation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One loop again, with its exams as reports and the gate's decisions one by one."""
+def test_true_gains_between_the_tries_do_not_raise_the_level(simulation: Any) -> None:
+    """The hardest of the cases: large gains that are seen at once, and exams that leave little to luck."""
+    gains, spread = simulation.NO_BETTER["no better but for 10 points every third time"]
+    loops = simulation.simulate(GateSection(), simulation.Exam(112, 8), gains, spread, loops=300)
+    assert 0 < loops.false.any(axis=0).mean() < 0.1
+
+
+def test_all_bad_cases_are_held_against_the_level_with_every_exam_of_the_docs(simulation: Any) -> None:
+    cases = [case for case in simulation.promised() if case.measure == "loops with a false accept"]
+    held = [(case.name, case.exam.problems, case.exam.answers, round(case.goal[0], 9)) for case in cases]
+    exams = [(93, 2, 0.1), (112, 2, 0.1), (112, 4, 0.1), (300, 1, 0.1), (112, 8, 0.05)]
+    assert {case.goal[1] for case in cases} == {"at most"}
+    assert sorted(held) == sorted((name, *exam) for name in simulation.NO_BETTER for exam in exams)
+
+
+@pytest.mark.parametrize("suite", ["benchmark", "holdout"])
+def test_the_simulated_exams_are_those_of_the_bundled_suites_and_configs(simulation: Any, suite: str) -> None:
+    quick, default = load_config(BENCH.parent / "configs" / "quick.yaml").evaluate, EvaluateSection()
+    for exam, evaluate in ((simulation.BUNDLED, default), (simulation.QUICK, quick)):
+        problems = len(read_problems(getattr(evaluate, suite)))
+        assert (exam.problems, exam.answers) == (problems, evaluate.samples)
+
+
+class Replay:
+    """One loop again, with its exams as reports, the gate's decisions one by one, and a ledger."""
+
+    def __init__(self, ledger: Ledger, section: GateSection, exam: Any):
+        self.ledger, self.section, self.exam = ledger, section, exam
+        ledger.begin(Base(name="m", fingerprint="f"), None)
+
+    def decide(self, known: Any, found: Any) -> str:
+        number = self.ledger.next_iteration()
+        halves = (slice(self.exam.problems), slice(self.exam.problems, None))
+        benchmark, holdout = (pair(known[half].tolist(), found[half].tolist(), self.exam.answers) for half in halves)
+        candidate = AdapterRef(path=f"runs/{number}", sha256=str(number))
+        past = self.ledger.past_scores(benchmark.incumbent.suite_digest)
+        made = decide(number, benchmark, holdout, self.section, past, candidate, self.ledger.lineage(), 0)
+        self.ledger.commit(made, self.section.ema_weight, [], {})
+        return made.outcome
+
+    def state(self) -> dict[str, float]:
+        lineage, past = self.ledger.lineage(), self.ledger.past_scores()
+        scores = {name: np.nan if value is None else value for name, value in (("best", past.best), ("ema", past.ema))}
+        return {"waited": lineage.waited, "tries": lineage.tries, **scores}
+
+
+@pytest.mark.parametrize(
+    ("settings", "possible"),
+    [
+        ({"patience": 2}, {"accepted", "probation", "rejected"}),
+        ({"rule": "strict"}, {"accepted", "rejected"}),
+        ({"rule": "ema"}, {"accepted", "rejected"}),
+        ({"rule": "threshold", "threshold": 0.2}, {"accepted", "rejected"}),
+    ],
+    ids=str,
+)
+def test_a_loop_decides_as_the_gate_and_the_ledger_do(
+    simulation: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: dict[str, Any], possible: set[str]
+) -> None:
     exams, looks = [], []
     look_at = simulation._look
 
@@ -82,16 +141,13 @@ def test_a_loop_decides_as_the_gate_does(simulation: Any, monkeypatch: pytest.Mo
         return look_at(*arguments, **state)
 
     monkeypatch.setattr(simulation, "_look", seen)
-    section, exam = GateSection(patience=2), simulation.Exam(40, 3)
+    section, exam = GateSection.parse(settings), simulation.Exam(40, 3)
     loops = simulation.simulate(section, exam, (0.06,) * 6 + (-0.1,) * 6, loops=1, seed=4)
-    candidate, outcomes = AdapterRef(path="c", sha256="c"), []
-    for (known, found), state in zip(exams, looks, strict=True):
-        (benchmark, holdout) = (
-            pair(known[half].tolist(), found[half].tolist(), exam.answers) for half in (slice(40), slice(40, None))
-        )
-        lineage = Lineage(None, None, int(state["waited"]), int(state["tries"]))
-        outcomes.append(decide(1, benchmark, holdout, section, PastScores(), candidate, lineage, 0).outcome)
+    outcomes = []
+    with open_ledger(tmp_path / "ledger.sqlite") as ledger:
+        replay = Replay(ledger, section, exam)
+        for (known, found), state in zip(exams, looks, strict=True):
+            assert replay.state() == pytest.approx(state, nan_ok=True)
+            outcomes.append(replay.decide(known, found))
     assert [outcome == "accepted" for outcome in outcomes] == loops.accepted[:, 0].tolist()
-    assert {"accepted", "probation", "rejected"} == set(outcomes)
-    waited = [int(state["waited"]) for state in looks]
-    assert [now > before for before, now in pairwise(waited)] == [outcome == "probation" for outcome in outcomes[:-1]]
+    assert set(outcomes) == possible

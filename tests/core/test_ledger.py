@@ -189,7 +189,7 @@ def test_an_accept_ends_a_probation(path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(on_probation(1), 0.3, [], {})
         ledger.commit(decision(2, accepted=True, learner=adapter(1)), 0.3, [], {})
-        assert ledger.lineage() == Lineage(adapter(2), adapter(2), 0)
+        assert ledger.lineage() == Lineage(adapter(2), adapter(2), 0, 1)
         assert pointed_at(ledger)["inference"] == adapter(2)
 
 
@@ -213,13 +213,16 @@ def test_an_iteration_that_learnt_nothing_ends_a_probation_and_leads_back_to_the
         assert ledger.moves() == moves
 
 
-def test_tries_are_counted_against_each_incumbent_and_not_forgotten_by_a_rollback(path: Path) -> None:
+def test_tries_are_the_candidates_that_were_not_accepted_and_neither_accept_nor_rollback_forgets_them(
+    path: Path,
+) -> None:
     with open_ledger(path) as ledger:
         ledger.commit(decision(1, accepted=False), 0.3, [], {})
         ledger.commit(decision(2, accepted=True), 0.3, [], {})
-        assert ledger.lineage().tries == 0
-        ledger.commit(decision(3, accepted=False, incumbent=adapter(2)), 0.3, [], {})
         assert ledger.lineage().tries == 1
+        ledger.commit(on_probation(3), 0.3, [], {})
+        ledger.commit(decision(4, accepted=False, learnt=False, incumbent=adapter(2)), 0.3, [], {})
+        assert ledger.lineage().tries == 2
         ledger.roll_back(0)
         assert ledger.lineage().tries == 2
 
