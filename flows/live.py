@@ -1,18 +1,16 @@
 """Live progress in the log of the flow run, which the UI shows while it runs."""
 
 import logging
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prefect import get_run_logger
 
 from rlm_core.progress import Progress, listening
-from rlm_core.stage_progress import StageProgress
+from rlm_core.stage_progress import StageBook
 
 _EVERY_S = 15.0
-"""A line per stage at most this often, and one when it is done."""
+"""Between two lines about a stage."""
 
 
 @contextmanager
@@ -25,15 +23,9 @@ def progress_in_log() -> Iterator[None]:
 class _Writer:
     def __init__(self, log: "logging.Logger | logging.LoggerAdapter[logging.Logger]"):
         self._log = log
-        self._stages: dict[str, StageProgress] = {}
-        self._written: dict[str, float] = {}
-        self._lock = threading.Lock()
+        self._book = StageBook()
 
     def __call__(self, progress: Progress) -> None:
-        with self._lock:
-            stage = self._stages.setdefault(progress.stage, StageProgress(progress.stage))
-            stage.add(progress)
-            now = time.monotonic()
-            if stage.done == stage.total or now - self._written.setdefault(stage.name, now) >= _EVERY_S:
-                self._written[stage.name] = now
+        with self._book.add(progress) as stage:
+            if self._book.due(stage, _EVERY_S):
                 self._log.info(stage.line())

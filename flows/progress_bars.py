@@ -17,7 +17,7 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
 from rlm_core.errors import one_line
 from rlm_core.progress import Progress, listening
-from rlm_core.stage_progress import StageProgress
+from rlm_core.stage_progress import StageBook, StageProgress
 from tasks.pages import artifact_key
 
 SHOWN = ("rollout", "train")
@@ -58,18 +58,17 @@ class _Bar:
 class _Bars:
     def __init__(self, project: str):
         self._project = project
+        self._book = StageBook()
         self._bars: dict[str, _Bar] = {}
-        self._lock = threading.Lock()
 
     def __call__(self, progress: Progress) -> None:
         if progress.stage in SHOWN:
-            with self._lock:
-                bar = self._bars.setdefault(progress.stage, _Bar(StageProgress(progress.stage)))
-                bar.stage.add(progress)
+            with self._book.add(progress) as stage:
+                self._bars.setdefault(stage.name, _Bar(stage))
 
     def tell_one(self) -> bool:
         """Make one call of the API; whether there was anything to tell."""
-        with self._lock:
+        with self._book.lock:
             news = [bar for bar in self._bars.values() if bar.told != (bar.stage.done, bar.stage.total)]
             if not news:
                 return False

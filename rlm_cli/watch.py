@@ -1,10 +1,7 @@
 """Live progress on the terminal: one line per stage, with tokens per second, pass rate and the time that is left."""
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -13,19 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from rlm_core.progress import Progress
-from rlm_core.stage_progress import StageProgress
+from rlm_core.stage_progress import StageBook, StageProgress
 
 _QUIET_EVERY_S = 10.0
-"""Without a terminal, a line per stage at most this often."""
-
-
-@dataclass
-class _Shown:
-    """What of a stage is on the terminal."""
-
-    stage: StageProgress
-    printed: float = 0.0
-    bar: TaskID | None = None
+"""Between two lines about a stage, without a terminal."""
 
 
 class Watcher:
@@ -42,8 +30,8 @@ class Watcher:
             TextColumn("{task.fields[details]}"),
             console=self._console,
         )
-        self._stages: dict[str, _Shown] = {}
-        self._lock = threading.Lock()
+        self._book = StageBook()
+        self._drawn: dict[str, TaskID] = {}
 
     def say(self, line: str) -> None:
         """Print a line about something slow that is no stage."""
@@ -72,18 +60,13 @@ class Watcher:
                 self._bars.start()
 
     def __call__(self, progress: Progress) -> None:
-        with self._lock:
-            shown = self._stages.setdefault(progress.stage, _Shown(StageProgress(progress.stage)))
-            shown.stage.add(progress)
-            self._draw(shown)
-
-    def _draw(self, shown: _Shown) -> None:
-        stage = shown.stage
-        if not self._live:
-            if stage.done == stage.total or time.monotonic() - shown.printed >= _QUIET_EVERY_S:
-                shown.printed = time.monotonic()
+        with self._book.add(progress) as stage:
+            if self._live:
+                self._draw(stage)
+            elif self._book.due(stage, _QUIET_EVERY_S):
                 self.say(stage.line())
-            return
-        if shown.bar is None:
-            shown.bar = self._bars.add_task(stage.title, total=stage.total, details="")
-        self._bars.update(shown.bar, completed=stage.done, total=stage.total, details=stage.details())
+
+    def _draw(self, stage: StageProgress) -> None:
+        if stage.name not in self._drawn:
+            self._drawn[stage.name] = self._bars.add_task(stage.title, total=stage.total, details="")
+        self._bars.update(self._drawn[stage.name], completed=stage.done, total=stage.total, details=stage.details())

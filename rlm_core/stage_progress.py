@@ -1,7 +1,10 @@
 """How far a stage is, over all its parts, in words."""
 
+import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rlm_core.progress import Progress
@@ -70,3 +73,32 @@ class StageProgress:
 
     def line(self) -> str:
         return f"{self.title}: {self.done} of {self.total}  {self.details()}".rstrip()
+
+
+class StageBook:
+    """The stages that a listener has heard of. Reports come from several threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Held by who reads a stage outside the block of `add`."""
+        self._stages: dict[str, StageProgress] = {}
+        self._told: dict[str, float] = {}
+
+    @contextmanager
+    def add(self, progress: Progress) -> Iterator[StageProgress]:
+        """The stage with what was reported of it; nobody else changes it within the block."""
+        with self.lock:
+            if progress.stage not in self._stages:
+                self._stages[progress.stage] = StageProgress(progress.stage)
+                self._told[progress.stage] = time.monotonic()
+            stage = self._stages[progress.stage]
+            stage.add(progress)
+            yield stage
+
+    def due(self, stage: StageProgress, every_s: float) -> bool:
+        """Whether to write a line about the stage: at most one in `every_s`, and one when it is done."""
+        now = time.monotonic()
+        if stage.done < stage.total and now - self._told[stage.name] < every_s:
+            return False
+        self._told[stage.name] = now
+        return True
