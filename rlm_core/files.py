@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -16,7 +17,7 @@ from rlm_core.errors import StageFailed, UsageError
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
 _PARTIAL = ".partial-"
-"""What the name of a file begins with that is not whole yet."""
+"""What the name of a file begins with that is not whole yet; it ends with the id of the process that writes it."""
 
 
 def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
@@ -29,36 +30,74 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
         StageFailed: the disk is full or not writable.
     """
     temporary = None
+    suffix = f".p{os.getpid()}{path.suffix}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_PARTIAL}{path.stem}-", suffix=path.suffix)
+        _make_directory(path.parent)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_PARTIAL}{path.stem}-", suffix=suffix)
         os.close(handle)
         temporary = Path(name)
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o644)
-        temporary.replace(path)
-        _sync_directory(path.parent)
+        return move_into_place(temporary, path)
     except OSError as error:
         raise StageFailed(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def move_into_place(whole: Path, path: Path) -> Path:
+    """Give a file that is whole and flushed the name `path`, in the same directory, in place of what has it.
+
+    Raises:
+        StageFailed: the disk is full or not writable.
+    """
+    try:
+        whole.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise StageFailed(f"cannot write {path}: {error.strerror or error}") from error
     return path
 
 
 def remove_partial_files(directory: Path) -> None:
-    """Remove what writers left below the directory that were killed. Nobody may be writing there.
+    """Remove what writers left below the directory that were killed. This process may not be writing there, others may:
+    what they write stays.
 
     Raises:
         StageFailed: one cannot be removed.
     """
-    for path in directory.rglob(f"{_PARTIAL}*"):
-        try:
-            path.unlink()
-        except OSError as error:
-            raise StageFailed(f"cannot remove {path}: {error.strerror}") from error
+    for path in files_below(directory):
+        if path.name.startswith(_PARTIAL) and not _is_being_written(path.name):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StageFailed(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _is_being_written(partial: str) -> bool:
+    """Whether the process that a partial file's name tells of is alive. One of our own id was killed before us: process
+    ids repeat, above all in containers."""
+    found = re.search(r"\.p(\d+)(\.[^.]+)?$", partial)
+    return found is not None and int(found[1]) != os.getpid() and _is_alive(int(found[1]))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is somebody else's
+        return True
+    return True
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """The files in a directory in which others may be at work: what goes meanwhile is no error."""
+    for place, _, names in os.walk(directory):
+        yield from (Path(place, name) for name in names)
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -177,6 +216,14 @@ def digest(*parts: Any) -> str:
 
 def _write_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
+
+
+def _make_directory(directory: Path) -> None:
+    """Make a directory and those above it that are missing, and make each one's own entry durable."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        _sync_directory(path.parent)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -19,6 +19,7 @@ from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.state.corpus_file import write_corpus
 from rlm_core.state.ledger import Base, is_begun, open_ledger
+from rlm_core.state.ledger_backup import back_up_if_behind
 from rlm_core.state.project import CHECKPOINT, DECISION, Project
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
@@ -107,6 +108,7 @@ def begin(config: Config) -> Iteration:
     project = Project(Path(config.project).absolute())
     with open_ledger(project.ledger) as ledger:
         ledger.begin(Base.of(base), None if ledger.base() else first_adapter(config))
+        back_up_if_behind(project, ledger)
         number, lineage = ledger.next_iteration(), ledger.lineage()
         wanted = config.train.rehearsal.share or config.generate.shows_corpus
         earlier = ledger.corpus(before=number) if wanted else None

@@ -17,12 +17,27 @@ from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, Past
 from rlm_core.state.corpus import CorpusAnswer, most_useful
 from rlm_core.state.migrations import SCHEMA_VERSION, migrate
 from rlm_core.state.moved import follow
+from rlm_core.state.project import DECISION, Project
 from rlm_core.usefulness import TriedProblem, Try, usefulness
 
 RecordT = TypeVar("RecordT", bound=Record)
 
 WAY_OUT = "`rlm doctor --rebuild-ledger` makes it anew from its backup and the run directories"
 """What a person can do about a damaged ledger."""
+
+
+_OF_THE_MOMENT = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+}
+"""Errors that say nothing about what is in the ledger."""
 
 
 class _Unreadable(Exception):
@@ -176,11 +191,9 @@ class Ledger:
         """All finished iterations, oldest first."""
         rows = self._connection.execute("SELECT number, ended, decision, summary FROM iterations ORDER BY number")
         return [
-            FinishedIteration(
-                number=number,
-                ended=ended,
-                decision=_stored(GateDecision, _json(decision)),
-                summary=_json(summary),
+            _stored(
+                FinishedIteration,
+                {"number": number, "ended": ended, "decision": _json(decision), "summary": _json(summary)},
             )
             for number, ended, decision, summary in rows
         ]
@@ -394,12 +407,17 @@ class Ledger:
 
 
 @contextmanager
-def open_ledger(path: Path, create: bool = True) -> Iterator[Ledger]:
+def open_ledger(path: Path, create: bool = True, anew: bool = False) -> Iterator[Ledger]:
     """Open a project's ledger for the time of the block.
 
+    Args:
+        anew: it is to be filled from the backup and the runs beside it, which otherwise show that one was lost.
+
     Raises:
-        LedgerError: it is not there (and not to be created), locked, damaged, or from a newer version.
+        LedgerError: it is not there (and not to be created), lost, locked, damaged, or from a newer version.
     """
+    if not anew and _is_nothing(path) and (trace := _trace_of_a_ledger(path.parent)):
+        raise LedgerError(f"{path} is missing or empty, but {trace} shows that iterations have ended; {WAY_OUT}")
     if not create and not path.is_file():
         raise LedgerError(f"{path} does not exist: no iteration was run in this project yet")
     connection = _connect(path)
@@ -425,6 +443,21 @@ def is_begun(path: Path) -> bool:
         return ledger.base() is not None
 
 
+def _is_nothing(path: Path) -> bool:
+    """Whether there is no ledger, or an empty file, which SQLite takes for a new one."""
+    try:
+        return not path.exists() or (path.is_file() and path.stat().st_size == 0)
+    except OSError:  # SQLite says what is the matter
+        return False
+
+
+def _trace_of_a_ledger(root: Path) -> Path | None:
+    """A file of the project that is there only when its ledger was."""
+    project = Project(root)
+    traces = (project.ledger_backup, *project.runs.glob(f"*/{DECISION}"))
+    return next((path for path in traces if path.exists()), None)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -444,7 +477,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
-    if isinstance(error, sqlite3.OperationalError):
+    # The low byte is the kind of error. An error of the module itself has no code.
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_MOMENT:
         return LedgerError(f"{path}: {error}; is the disk full or another process writing?")
     return LedgerError(f"{path} is damaged: {error}; {WAY_OUT}")
 
@@ -452,7 +486,7 @@ def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise _Unreadable(f"an entry is not JSON: {error}") from error
 
 
@@ -460,7 +494,7 @@ def _stored(kind: type[RecordT], content: Any) -> RecordT:
     """A record that was stored as JSON."""
     try:
         return kind.model_validate_json(json.dumps(content))
-    except ValidationError as error:
+    except (TypeError, ValidationError) as error:
         raise _Unreadable(f"a {kind.__name__} is not readable: {first_reason(error)}") from error
 
 

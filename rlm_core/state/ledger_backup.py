@@ -1,5 +1,6 @@
 """A second copy of the ledger, and how to have it again from the run directories when both are damaged."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_core.config_file import load_config
-from rlm_core.errors import LedgerError, RlmError
-from rlm_core.files import read_record, read_shards, write_atomic
+from rlm_core.errors import LedgerError, RlmError, StageFailed
+from rlm_core.files import move_into_place, read_record, read_shards, write_atomic
 from rlm_core.model.adapters import base_policy, first_adapter
 from rlm_core.records import AdapterRef, GateDecision, Rollout, Verdict
 from rlm_core.rounds import asked_problems
-from rlm_core.state.ledger import WAY_OUT, Base, Ledger, open_ledger
+from rlm_core.state.ledger import WAY_OUT, Base, Ledger, Move, open_ledger
 from rlm_core.state.project import DECISION, Project
 from rlm_core.summary import Summary, outcomes
 
@@ -48,6 +49,30 @@ def back_up(project: Project) -> None:
         write_atomic(project.ledger_backup, copy)
 
 
+def back_up_if_behind(project: Project, ledger: Ledger) -> None:
+    """Copy the ledger when the incumbent moved since it was copied last: the iteration was killed before it did.
+
+    Raises:
+        LedgerError: the ledger is damaged.
+        StageFailed: the disk is full or not writable.
+    """
+    moves = _incumbents(ledger)
+    if len(moves) > 1 and moves != _incumbents_in_backup(project):  # the first is what the project was begun with
+        back_up(project)
+
+
+def _incumbents(ledger: Ledger) -> list[Move]:
+    return [move for move in ledger.moves() if move.name == "accepted"]
+
+
+def _incumbents_in_backup(project: Project) -> list[Move]:
+    try:
+        with open_ledger(project.ledger_backup, create=False) as ledger:
+            return _incumbents(ledger)
+    except LedgerError:
+        return []
+
+
 def rebuild(project: Project) -> Rebuilt:
     """Make the ledger anew: from its backup where that is whole, and all finished iterations that the backup lacks.
 
@@ -67,7 +92,7 @@ def rebuild(project: Project) -> Rebuilt:
         temporary.unlink()
         if whole:
             temporary.write_bytes(project.ledger_backup.read_bytes())
-        with open_ledger(temporary) as ledger:
+        with open_ledger(temporary, anew=True) as ledger:
             for run in _runs(project):
                 try:
                     _replay(ledger, run, adapters)
@@ -79,7 +104,7 @@ def rebuild(project: Project) -> Rebuilt:
 
     fresh = write_atomic(project.root / "ledger-rebuilt.sqlite", make)
     damaged = _put_aside(project.ledger)
-    fresh.replace(project.ledger)
+    move_into_place(fresh, project.ledger)
     return Rebuilt(whole, tuple(found), left_out, damaged)
 
 
@@ -134,22 +159,35 @@ def _is_whole(path: Path) -> bool:
 
 
 def _damage(connection: sqlite3.Connection) -> str | None:
-    """What SQLite finds wrong with the file, or None."""
+    """What SQLite finds wrong with the file, or None. That it is empty is nothing wrong to SQLite."""
     try:
         [found] = connection.execute("PRAGMA quick_check(1)").fetchone()
+        [version] = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.DatabaseError as error:
         return str(error)
+    if version == 0:
+        return "it is empty"
     return None if found == "ok" else str(found)
 
 
 def _put_aside(path: Path) -> Path | None:
-    """Give the file another name, which is returned; None when there is none. Its journal belongs to it."""
+    """Give the file a second name, which is returned; None when there is none. Its journal belongs to it and goes.
+
+    The file keeps its first name until another takes it: a project is never without a ledger.
+
+    Raises:
+        StageFailed: the file system cannot do it.
+    """
     if not path.exists():
         return None
     number = 1
     while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
         number += 1
     journal = path.with_name(f"{path.name}-journal")
-    if journal.exists():
-        journal.replace(aside.with_name(f"{aside.name}-journal"))
-    return path.replace(aside)
+    try:
+        os.link(path, aside)
+        if journal.exists():
+            journal.replace(aside.with_name(f"{aside.name}-journal"))
+    except OSError as error:
+        raise StageFailed(f"cannot keep {path} as {aside.name}: {error.strerror}; move it away yourself") from error
+    return aside

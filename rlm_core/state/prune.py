@@ -2,10 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_core.errors import RlmError, StageFailed
+from rlm_core.files import files_below
 from rlm_core.phrases import megabytes
 from rlm_core.state.ledger import Ledger, open_ledger
 from rlm_core.state.ledger_backup import back_up
@@ -84,4 +86,8 @@ def keep_newest(project: Project, keep: int | None, say: Callable[[str], None]) 
 
 def size_of(directory: Path) -> int:
     """Bytes of all files in a directory."""
-    return sum(file.lstat().st_size for file in directory.rglob("*") if not file.is_dir())
+    total = 0
+    for file in files_below(directory):
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return total

@@ -189,6 +189,44 @@ def test_a_large_file_is_read_again_only_when_it_was_written_since(
     assert len(read) == 2
 
 
+def test_what_a_living_writer_has_not_finished_stays(tmp_path: Path) -> None:
+    """Exams and reports are written without holding the project."""
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from rlm_core.files import write_atomic\n"
+        "def write(temporary):\n"
+        "    print('writing', flush=True)\n"
+        "    temporary.write_text(sys.stdin.readline())\n"
+        "write_atomic(Path(sys.argv[1]), write)"
+    )
+    path = tmp_path / "report.html"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        remove_partial_files(tmp_path)
+        writer.communicate("whole")
+    assert writer.returncode == 0
+    assert path.read_text() == "whole"
+
+
+def test_the_entries_of_directories_that_are_made_reach_the_disk_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, flushed = os.fsync, list[int]()
+
+    def fsync(handle: int) -> None:
+        flushed.append(os.fstat(handle).st_ino)
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = write_text(tmp_path / "runs" / "0002" / "a.json", "{}")
+    places = [tmp_path, tmp_path / "runs", path, path.parent]
+    assert flushed == [place.stat().st_ino for place in places]
+
+
 def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     kept = write_text(tmp_path / "runs" / "a.jsonl", "whole")
     script = (

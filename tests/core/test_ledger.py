@@ -531,13 +531,38 @@ def test_a_damaged_ledger_is_named(path: Path, damage: str) -> None:
         state_of(ledger)
 
 
-def test_a_record_that_cannot_be_read_is_damage(path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE pointers SET adapter = '{'",
+        "UPDATE iterations SET summary = '3'",
+        "UPDATE iterations SET ended = x'00'",
+        "DROP TABLE pointers",
+        "DROP TABLE state",
+    ],
+)
+def test_what_cannot_be_read_is_damage_with_its_way_out(path: Path, change: str) -> None:
+    with open_ledger(path) as ledger:
+        ledger.commit(decision(1, accepted=True), 0.3, [], {})
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE pointers SET adapter = '{'")
+    connection.execute(change)
     connection.commit()
     connection.close()
-    with pytest.raises(LedgerError, match=r"ledger\.sqlite.* is damaged"), open_ledger(path) as ledger:
-        ledger.incumbent()
+    with (
+        pytest.raises(LedgerError, match=r"ledger\.sqlite.* is damaged.*--rebuild-ledger"),
+        open_ledger(path) as ledger,
+    ):
+        state_of(ledger)
+        ledger.history()
+
+
+def test_a_ledger_without_its_tables_is_damage_with_its_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.close()
+    with pytest.raises(LedgerError, match=r"is damaged: no such table.*--rebuild-ledger"), open_ledger(path):
+        pass
 
 
 def test_a_locked_ledger_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,23 +1,26 @@
 """A damaged ledger comes back from its backup and the run directories; a moved one finds its files."""
 
+import errno
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlm_core.config import Config
-from rlm_core.errors import LedgerError
+from rlm_core.errors import LedgerError, StageFailed
 from rlm_core.files import write_json, write_jsonl, write_record
 from rlm_core.inventions import Inventions
 from rlm_core.model.base_model import fingerprint
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import Base, open_ledger
-from rlm_core.state.ledger_backup import back_up, rebuild
+from rlm_core.state.ledger_backup import back_up, back_up_if_behind, rebuild
 from rlm_core.state.project import Project
 from rlm_core.summary import outcomes, summarise
 from tests.core.test_ledger import decision
@@ -124,6 +127,98 @@ def test_with_nothing_to_make_it_from_the_old_one_stays(tmp_path: Path) -> None:
         rebuild(project)
     assert project.ledger.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
+
+
+@pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["unlinked", "empty"])
+@pytest.mark.parametrize("trace", ["backup", "runs"])
+def test_a_lost_ledger_is_not_taken_for_a_new_project(project: Project, loss: Any, trace: str) -> None:
+    before = told(project)
+    loss(project.ledger)
+    if trace == "backup":
+        shutil.move(project.runs, project.root / "elsewhere")
+    else:
+        project.ledger_backup.unlink()
+    for create in (True, False):
+        with (
+            pytest.raises(LedgerError, match=r"ledger\.sqlite is missing or empty, but .*--rebuild-ledger"),
+            open_ledger(project.ledger, create=create),
+        ):
+            pass
+    with suppress(FileNotFoundError):
+        shutil.move(project.root / "elsewhere", project.runs)
+    assert rebuild(project).iterations == (1, 2, 3)
+    assert told(project) == before
+
+
+def test_an_empty_backup_is_none(project: Project) -> None:
+    before = told(project)
+    damage(project.ledger)
+    project.ledger_backup.write_bytes(b"")
+    assert not rebuild(project).from_backup
+    assert told(project) == before
+
+
+@pytest.mark.parametrize("moment", ["aside", "in place"])
+def test_a_rebuilding_that_is_killed_leaves_a_ledger_that_is_known_to_be_damaged(
+    project: Project, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    before = told(project)
+    damage(project.ledger)
+    content = project.ledger.read_bytes()
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(f"rlm_core.state.ledger_backup.{'os.link' if moment == 'aside' else 'move_into_place'}", kill)
+        rebuild(project)
+    assert project.ledger.read_bytes() == content
+    rebuild(project)
+    assert told(project) == before
+
+
+def test_where_the_damaged_ledger_cannot_be_kept_it_stays_in_its_place(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    damage(project.ledger)
+    content = project.ledger.read_bytes()
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StageFailed, match=r"cannot keep .*/ledger\.sqlite as ledger\.damaged-1\.sqlite: .*yourself"):
+        rebuild(project)
+    assert project.ledger.read_bytes() == content
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, damage, None], ids=["missing", "damaged", "older"])
+def test_a_backup_that_lacks_an_accept_is_made_up_for(project: Project, harm: Any) -> None:
+    """Of an iteration that was killed between its commit and the copy."""
+    older = project.ledger_backup.read_bytes()
+    with open_ledger(project.ledger) as ledger:
+        ledger.commit(decision(4, accepted=True, score=0.9), 0.3, [], {})
+    before = told(project)[:4]
+    if harm is not None:
+        harm(project.ledger_backup)
+    else:
+        assert project.ledger_backup.read_bytes() == older
+    with open_ledger(project.ledger) as ledger:
+        back_up_if_behind(project, ledger)
+    copy = project.ledger_backup.stat().st_ino
+    with open_ledger(project.ledger) as ledger:
+        back_up_if_behind(project, ledger)
+    assert project.ledger_backup.stat().st_ino == copy
+    damage(project.ledger)
+    rebuild(project)
+    assert told(project)[:4] == before
+
+
+def test_where_nothing_was_accepted_nothing_is_copied(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    with open_ledger(project.ledger) as ledger:
+        ledger.begin(Base(name="m", fingerprint="f"), None)
+        back_up_if_behind(project, ledger)
+    assert not project.ledger_backup.exists()
 
 
 def test_a_damaged_ledger_is_not_copied_over_a_whole_backup(project: Project) -> None:

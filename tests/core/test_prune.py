@@ -1,5 +1,6 @@
 """`rlm prune` and `rlm rollback`: nothing goes that can still be needed, and every way back leads somewhere."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from rlm_core.model.adapters import read_adapter
 from rlm_core.records import AdapterRef, Outcome
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
-from rlm_core.state.prune import keep_newest, removable
+from rlm_core.state.prune import keep_newest, removable, size_of
 from tests.core.conftest import Rlm, Settings, assert_refused, write
 from tests.core.test_ledger import BASE, decision
 
@@ -113,6 +114,21 @@ def test_what_cannot_be_removed_does_not_fail_the_iteration(project: Project, mo
     said: list[str] = []
     keep_newest(project, 2, said.append)
     assert said[0].startswith(f"old files are not removed: cannot remove {project.root}/runs/")
+
+
+def test_what_goes_while_a_directory_is_measured_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for an iteration to ask for the status."""
+    for name in "abc":
+        (tmp_path / name).write_text("x" * 10)
+    look = Path.lstat
+
+    def lstat(path: Path) -> os.stat_result:
+        if path.name == "b":
+            path.unlink()
+        return look(path)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert size_of(tmp_path) == 20
 
 
 def test_status_says_how_much_disk_a_project_takes(

@@ -110,9 +110,11 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
     assert all(seconds > 0 for seconds in summary.stage_seconds.values())
     assert summary.stage_seconds["train"] >= summary.train_s
 
+    for path in (project.ledger, project.ledger_backup):
+        with open_ledger(path, create=False) as ledger:
+            assert ledger.incumbent() == decision.candidate
+            assert ledger.next_iteration() == 2
     with open_ledger(project.ledger, create=False) as ledger:
-        assert ledger.incumbent() == decision.candidate
-        assert ledger.next_iteration() == 2
         assert [entry.decision for entry in ledger.history()] == [decision]
         assert ledger.corpus_size() > 0
 
