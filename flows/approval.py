@@ -3,6 +3,8 @@
 import contextvars
 import threading
 import time
+from contextlib import suppress
+from uuid import UUID, uuid4
 
 from prefect.context import FlowRunContext
 from prefect.exceptions import NotPausedError
@@ -37,16 +39,20 @@ def ask_in_ui(page: str, section: GateSection) -> Approval:
     assert context is not None and context.flow_run is not None
     pause = _Pause(page, section.approve_within_s)
     deadline = time.monotonic() + section.approve_within_s
+    nobody = f"nobody {uuid4()}"
     while not pause.ended(_LOOK_EVERY_S):
         check("gate")
         if time.monotonic() >= deadline:
-            default = without_answer(section)
-            try:
-                resume_flow_run(context.flow_run.id, run_input={"accept": default.accept, "comment": ""})
-            except NotPausedError:  # somebody answered at the last moment
-                continue
-            return default
-    return pause.answer()
+            _resume(context.flow_run.id, nobody)
+    # Whose answer the server took shows in what it gives back: somebody may have been quicker by a moment.
+    answer = pause.answer()
+    return without_answer(section) if answer.comment == nobody else answer
+
+
+def _resume(run: UUID, nobody: str) -> None:
+    """Resume a run that nobody answered. Where that cannot be done yet, or any more, the next look finds it so."""
+    with suppress(NotPausedError, RuntimeError):  # answered at the last moment; paused, and its form not yet there
+        resume_flow_run(run, run_input={"accept": False, "comment": nobody})
 
 
 class _Pause:

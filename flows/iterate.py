@@ -17,6 +17,7 @@ from rlm_core.config_file import load_config
 from rlm_core.iteration import begin
 from rlm_core.progress import stopping_on_signals
 from rlm_core.trackers import require_trackers
+from tasks.gate import catch_up
 
 
 @flow(
@@ -41,6 +42,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
         iteration = begin(settings)
         name_this_run(f"{iteration.name} · iteration {iteration.number}")
+        catch_up(iteration, settings)
         stages = Stages(iteration, settings)
         proposals = stages.generate()
         mutants = stages.mutate(proposals)

@@ -28,10 +28,15 @@ def approved(decision: GateDecision, page: str, section: GateSection, otherwise:
     Args:
         otherwise: asks, unless there is somebody `asking`.
     """
-    if section.approve == "never" or not decision.accepted:
+    if not waits_for_answer(decision, section):
         return decision
     ask = _askers[-1] if _askers else otherwise
     return answered(decision, ask(page, section))
+
+
+def waits_for_answer(decision: GateDecision, section: GateSection) -> bool:
+    """Whether this is what a rule proposes, and a person is still to be asked about it."""
+    return section.approve == "ask" and decision.accepted and decision.approval is None
 
 
 def without_answer(section: GateSection) -> Approval:

@@ -20,7 +20,7 @@ from rlm_core.sources import read_problems
 from rlm_core.state.corpus_file import write_corpus
 from rlm_core.state.ledger import Base, is_begun, open_ledger
 from rlm_core.state.ledger_backup import back_up_if_behind
-from rlm_core.state.project import CHECKPOINT, DECISION, Project
+from rlm_core.state.project import CHECKPOINT, DECISION, GATE_PAGE, Project
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 
@@ -119,7 +119,8 @@ def begin(config: Config) -> Iteration:
     remove_partial_files(project.root)
     for run in set(project.runs.glob("*")) - {directory}:
         (run / CHECKPOINT).unlink(missing_ok=True)  # of an iteration that was killed after its commit
-    (directory / DECISION).unlink(missing_ok=True)  # of a gate that was killed before its commit
+    for left in (DECISION, GATE_PAGE):  # by a gate that was stopped before its commit
+        (directory / left).unlink(missing_ok=True)
     write_json(directory / "config.json", config.dump())
     return Iteration(
         number=number,

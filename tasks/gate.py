@@ -7,7 +7,9 @@ from prefect import get_run_logger, task
 from rlm_core.conclude import Exams, explain, finish, propose
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
+from rlm_core.pages.write import were_written
 from rlm_core.records import GateDecision, StageResult
+from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.prune import keep_newest
 from rlm_core.trackers import tell_trackers
@@ -26,8 +28,8 @@ from tasks.stage import TAGS, Result, results_of
 def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Result]) -> tuple[GateDecision, str]:
     """The decision by the configured rule, and its page."""
     decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
-    publish(iteration, decision, page)
-    get_run_logger().info("%s: %s", decision.outcome, decision.reason)
+    publish(Path(iteration.project), page)
+    get_run_logger().info("%s: %s", page.partition("\n")[0].removeprefix("# "), decision.reason)
     return decision, page
 
 
@@ -51,7 +53,7 @@ def conclude(
     """Decision and summary, as JSON data."""
     training, reports = _result(iteration, trained), _results(iteration, exams)
     if decision.approval is not None:  # what a person answered is not on the page yet
-        publish(iteration, decision, explain(iteration, config, decision, training, Exams(reports)))
+        publish(Path(iteration.project), explain(iteration, config, decision, training, Exams(reports)))
     summary = finish(
         iteration,
         config,
@@ -62,12 +64,27 @@ def conclude(
         training,
         reports,
     )
-    publish_ended(iteration)
-    tell_trackers(config.trackers, Path(iteration.project), iteration.number, get_run_logger().warning)
+    _tell_all(Project(Path(iteration.project)), decision, config)
     keep_newest(Project(Path(iteration.project)), config.keep_iterations, get_run_logger().info)
-    told = decision.model_dump(mode="json", include={"iteration", "reason", "benchmark", "holdout", "candidate"})
-    tell(decision.outcome, iteration.project, told)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
+
+
+def catch_up(iteration: Iteration, config: Config) -> None:
+    """Tell of the iteration before this one, when its run was killed after its commit and before it had done that."""
+    project = Project(Path(iteration.project))
+    before = iteration.number - 1
+    if project.run(before).is_dir() and not were_written(project, before):
+        with open_ledger(project.ledger) as ledger:
+            decision = ledger.history()[-1].decision
+        _tell_all(project, decision, config)
+
+
+def _tell_all(project: Project, decision: GateDecision, config: Config) -> None:
+    """What an iteration came to, by event, trackers and pages. The pages come last: they show that all was told."""
+    told = decision.model_dump(mode="json", include={"iteration", "reason", "benchmark", "holdout", "candidate"})
+    tell(decision.outcome, str(project.root), told)
+    tell_trackers(config.trackers, project.root, decision.iteration, get_run_logger().warning)
+    publish_ended(project.root, decision.iteration)
 
 
 def _result(iteration: Iteration, returned: Result) -> StageResult:

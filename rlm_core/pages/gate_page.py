@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rlm_core.approval import waits_for_answer
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.pages.exam_answers import Answers
@@ -38,7 +39,7 @@ def page(
 ) -> str:
     """The numbers, the problems gained and lost with answers side by side, and where the candidate comes from."""
     parts = [
-        *heading(decision),
+        *heading(decision, "accept proposed" if waits_for_answer(decision, gate) else decision.outcome),
         *([_numbers(suites, gate.confidence)] if suites else []),
         _origin(decision, gate, trained, train),
         *(_changes(suite) for suite in suites),
@@ -46,10 +47,10 @@ def page(
     return "\n\n".join(parts) + "\n"
 
 
-def heading(decision: GateDecision) -> list[str]:
+def heading(decision: GateDecision, outcome: str) -> list[str]:
     """How a page about this iteration begins."""
     return [
-        f"# Iteration {decision.iteration}: {decision.outcome}",
+        f"# Iteration {decision.iteration}: {outcome}",
         f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
     ]
 

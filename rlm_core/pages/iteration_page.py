@@ -72,7 +72,7 @@ def iteration_page(ended: Ended) -> str:
     """The page in Markdown."""
     decision, texts = ended.decision, {rollout.id: rollout.text for rollout in ended.rollouts}
     parts = [
-        *heading(decision),
+        *heading(decision, decision.outcome),
         "## Stages",
         _stages(ended),
         *_invented(ended),

@@ -24,5 +24,14 @@ def write_pages(root: Path, number: int) -> dict[str, str]:
         "learning": learning_page(root.name, history),
     }
     for name, text in pages.items():
-        write_text(project.run(number) / f"{name}.md", text)
+        write_text(_file(project, number, name), text)
     return pages
+
+
+def were_written(project: Project, number: int) -> bool:
+    """Whether an iteration has its pages."""
+    return _file(project, number, "iteration").exists()
+
+
+def _file(project: Project, number: int, page: str) -> Path:
+    return project.run(number) / f"{page}.md"

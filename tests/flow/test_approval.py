@@ -4,19 +4,26 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 import pytest
+from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import resume_flow_run
 
 import flows.approval
 from flows.iterate import iterate
 from rlm_core import progress
+from rlm_core.config import GateSection
+from rlm_core.config_file import load_config
 from rlm_core.errors import Interrupted
+from rlm_core.iteration import begin
+from rlm_core.records import Approval
 from rlm_core.state.ledger import open_ledger
 from tests.conftest import MakeConfig
 from tests.flow.test_iterate import project_of
@@ -73,13 +80,14 @@ def test_an_accept_waits_for_a_person_who_sees_the_report(make_config: MakeConfi
     assert decision["approval"] == {"accept": True, "comment": "looks good", "in_time": True}
     assert decision["reason"].startswith("approved by a person (looks good): ")
     [form] = shown
-    assert "# Iteration 1: accepted" in form
+    assert "# Iteration 1: accept proposed" in form
     page = (project_of(config).run(1) / "gate.md").read_text()
-    assert "Approved by a person (looks good): " in page
+    assert page.startswith("# Iteration 1: accepted\n\nApproved by a person (looks good): ")
     with get_client(sync_client=True) as client:
         key = ArtifactFilterKey(any_=["gate-project"])
         published = client.read_artifacts(artifact_filter=ArtifactFilter(key=key))
     assert page in [artifact.data for artifact in published]
+    assert "Iteration 1: accept proposed" in [artifact.description for artifact in published]
 
 
 def test_a_person_may_refuse(make_config: MakeConfig) -> None:
@@ -105,6 +113,38 @@ def test_without_an_answer_in_time_the_config_says_what_is_done(
     assert not decision["approval"]["in_time"]
 
 
+@flow
+def asks(unanswered: Literal["accept", "reject"]) -> Approval:
+    return flows.approval.ask_in_ui("the page", GateSection(approve="ask", approve_within_s=0.3, unanswered=unanswered))
+
+
+@pytest.mark.parametrize(("person", "unanswered"), [(True, "reject"), (False, "accept")])
+def test_an_answer_that_comes_just_before_the_resume_at_the_limit_counts(
+    monkeypatch: pytest.MonkeyPatch, person: bool, unanswered: Literal["accept", "reject"]
+) -> None:
+    def somebody_was_quicker(run: UUID, run_input: dict[str, Any]) -> None:
+        resume_flow_run(run, run_input={"accept": person, "comment": "just in time"})
+        with get_client(sync_client=True) as client:  # as Prefect's function does after it has seen the run paused
+            assert client.resume_flow_run(run, run_input=run_input).status == SetStateStatus.ABORT
+
+    monkeypatch.setattr(flows.approval, "resume_flow_run", somebody_was_quicker)
+    assert asks(unanswered) == Approval(accept=person, comment="just in time")
+
+
+def test_a_limit_that_comes_before_the_form_is_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def too_early_at_first(run: UUID, run_input: dict[str, Any]) -> None:
+        tried.append(run)
+        if len(tried) == 1:
+            raise RuntimeError("Cannot resume this run: Run input schema not found.")
+        resume_flow_run(run, run_input=run_input)
+
+    monkeypatch.setattr(flows.approval, "resume_flow_run", too_early_at_first)
+    assert asks("accept") == Approval(accept=True, in_time=False)
+    assert len(tried) > 1
+
+
 def test_a_stop_is_noticed_while_a_person_is_waited_for_and_the_next_run_asks_again(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +161,10 @@ def test_a_stop_is_noticed_while_a_person_is_waited_for_and_the_next_run_asks_ag
     assert time.monotonic() - started < 60
     with open_ledger(project_of(config).ledger) as ledger:
         assert ledger.next_iteration() == 1
+    page = project_of(config).run(1) / "gate.md"
+    assert page.read_text().startswith("# Iteration 1: accept proposed")
+    begin(load_config(config))
+    assert not page.exists()  # an iteration that was begun again is not decided
     with somebody({"accept": True, "comment": ""}):
         assert iterate(str(config))["decision"]["outcome"] == "accepted"
 

@@ -28,7 +28,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "rlm_cli.main", "run", "--config", str(config)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
-    assert "accepted" in done.stdout or "rejected" in done.stdout
+    decision = json.loads((root / "project" / "runs" / "0001" / "decision.json").read_text())
+    assert f"{decision['outcome']} ({decision['rule']}): {decision['reason']}" in " ".join(done.stdout.split())
     return root / "project"
 
 
