@@ -89,7 +89,7 @@ def bring_up(port: int, home: Path | None, at_once: int, inference: Inference | 
     with _signals(), ExitStack() as started:
         try:
             home_lock = started.enter_context(locked(logs / "rlm-up.lock", _WAIT_FOR_HOME_S, on_wait=_say_once()))
-            guard = Guard(home_lock.handle)
+            guard = Guard(*home_lock.handles)
             started.callback(guard.end)
             machine = _Machine(f"{url}/api", local_environment() | own | guard.environment, logs)
             _start_prefect(machine, started, port)

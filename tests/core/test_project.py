@@ -1,6 +1,7 @@
 """One iteration at a time: the project's lock is the kernel's, names its holder, and dies with it."""
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -95,6 +96,24 @@ def test_two_projects_do_not_hinder_each_other(tmp_path: Path) -> None:
         pass
 
 
+def test_removing_the_lock_file_does_not_free_the_project(project: Project) -> None:
+    with holder(project):
+        (project.root / "lock").unlink()
+        with pytest.raises(Busy, match="is in use by another process"), project.held():
+            pass
+
+
+def test_a_file_that_is_locked_where_the_directory_is_not_is_busy_too(project: Project) -> None:
+    """As on a shared disk, where other machines see the lock of the file alone."""
+    project.root.mkdir()
+    with (project.root / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Busy), project.held():
+            pass
+    with project.held():
+        pass
+
+
 def test_an_error_in_the_block_frees_the_project(project: Project) -> None:
     with pytest.raises(KeyError), project.held():
         raise KeyError
@@ -129,6 +148,24 @@ def test_a_holder_that_was_killed_is_known_to_the_next_one_and_to_no_other(proje
         assert before.pid == process.pid
     with project.held() as before:
         assert before is None
+
+
+def test_a_holder_that_was_killed_while_it_signed_is_known_to_the_next_one(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.root.mkdir()
+    (project.root / "lock").write_text(f'{{"pid": 1, "since": "then", "flow_run": "{"x" * 200}"}}\n')
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", kill)
+        with pytest.raises(KeyboardInterrupt), project.held(flow_run="own"):
+            pass
+    with project.held() as before:
+        assert before is not None
+        assert before.flow_run == "own"
 
 
 def test_a_holder_that_failed_was_not_killed(project: Project) -> None:
