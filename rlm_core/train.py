@@ -20,6 +20,8 @@ from rlm_core.verify import require_few_faults
 
 OPTIMIZER_STATE = "optimizer.safetensors"
 REHEARSAL = "rehearsal.jsonl"
+VERSION = 3
+"""Raised when the same inputs would give another candidate: neither stored results nor checkpoints count then."""
 
 
 def run(
@@ -150,7 +152,7 @@ def _train_on(
     taught = [(sample.rollout.id, sample.advantage) for group in experience.useful for sample in group]
     sampled = (experience.temperature, experience.max_tokens)
     again = [(answer.prompt.tolist(), answer.answer.tolist()) for answer in old]
-    identity = digest(policy.base, policy.name, section.dump(), sampled, seed, taught, again)
+    identity = digest(VERSION, policy.base, policy.name, section.dump(), sampled, seed, taught, again)
     if policy.shape is None:
         policy.add_adapter(section.adapter, derive_seed(seed, "lora"))
     trainer = Trainer(policy, section, experience, directory, identity)

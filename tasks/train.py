@@ -9,7 +9,7 @@ from tasks.stage import Result, results_of, stage_task
 
 
 @stage_task(
-    version=3,
+    version=core.VERSION,
     description="A candidate is trained from the learner.",
     reads=["train", "rollout.temperature", "rollout.max_tokens", "rollout.prompt_suffix"],
     ignores=["train.rehearsal.corpus_size"],

@@ -1,8 +1,11 @@
 """Optimizer steps: one policy, one loss, one minibatch after the other, and what each step did."""
 
+import hashlib
+import json
+import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from mlx.utils import tree_map, tree_unflatten
 
 from rlm_core import progress
 from rlm_core.config import TrainSection
-from rlm_core.errors import AdapterError, StageFailed
+from rlm_core.errors import AdapterError, StageFailed, one_line
 from rlm_core.files import write_jsonl
 from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import flat, read_tensors, write_tensors
@@ -23,6 +26,8 @@ from rlm_core.state.project import CHECKPOINT
 from rlm_core.training import rescoring
 from rlm_core.training.batches import Batch, Experience, MicroBatch, OfOneKind, Rehearsed
 from rlm_core.training.losses import Divisors, Scored, importance_weights, k3_divergence
+
+_log = logging.getLogger(__name__)
 
 _MAX_BAD_STEPS = 3
 """Non-finite steps in a row after which training stops."""
@@ -208,17 +213,21 @@ class Trainer:
         arrays = {f"weights.{name}": value for name, value in self.policy.trainable().items()}
         arrays |= {f"optimizer.{name}": value for name, value in flat(self.optimizer.state).items()}
         information = {"identity": self.identity, "metrics": "\n".join(step.model_dump_json() for step in metrics)}
+        information["content"] = _digest_of(arrays, information)
         write_tensors(self.directory / CHECKPOINT, arrays, information)
 
     def _resume(self) -> list[StepMetrics]:
         """Take weights and optimizer from the checkpoint, if there is one of this very training; its metrics."""
         path = self.directory / CHECKPOINT
-        try:
-            loaded: Any = mx.load(str(path), return_metadata=True)
-        except (FileNotFoundError, RuntimeError, ValueError):
+        if not path.is_file():
             return []
-        arrays, information = loaded
-        if information.get("identity") != self.identity:
+        try:
+            arrays, information = _read_checkpoint(path)
+        except (OSError, RuntimeError, ValueError) as error:
+            _log.warning("train starts over: %s is damaged: %s", path, one_line(error))
+            return []
+        if information["identity"] != self.identity:
+            _log.info("train starts over: %s is of other training", path)
             return []
         prefixed: dict[str, dict[str, mx.array]] = {"weights": {}, "optimizer": {}}
         for name, value in arrays.items():
@@ -246,6 +255,25 @@ class Trainer:
             raise AdapterError(f"{path} is damaged; without it, training starts with a fresh optimizer") from error
         state.pop("learning_rate", None)
         self.optimizer.state = {**self.optimizer.state, **tree_unflatten(list(state.items()))}
+
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:
+    """Arrays and information of a checkpoint. Raises OSError, RuntimeError or ValueError when it is not as written."""
+    loaded: Any = mx.load(str(path), return_metadata=True)
+    arrays, information = loaded
+    content = information.pop("content", None)
+    if content != _digest_of(arrays, information):
+        raise ValueError("its content is not what was written")
+    return arrays, information
+
+
+def _digest_of(arrays: Mapping[str, mx.array], information: Mapping[str, str]) -> str:
+    """SHA-256 of a checkpoint's names, shapes and bytes, whatever their order in the file."""
+    made = hashlib.sha256(json.dumps(dict(information), sort_keys=True).encode())
+    for name, value in sorted(arrays.items()):
+        made.update(f"{name} {value.dtype} {value.shape}".encode())
+        made.update(memoryview(value.reshape(-1).view(mx.uint8)))
+    return made.hexdigest()
 
 
 def _rollouts_of(step: Sequence[Batch]) -> list[MicroBatch]:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -13,12 +14,14 @@ from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.files import sha256_of, write_jsonl
 from rlm_core.judging import judge_rollouts
 from rlm_core.model.loading import load_policy
-from rlm_core.model.tensors import read_tensors
+from rlm_core.model.tensors import read_tensors, write_tensors
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.rollout import sample_rollouts
-from rlm_core.train import run, train
+from rlm_core.state.project import CHECKPOINT
+from rlm_core.train import VERSION, run, train
 from rlm_core.training.batches import experience_from
 from rlm_core.training.methods import METHODS
+from rlm_core.training.trainer import _digest_of, _read_checkpoint
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
 
@@ -142,9 +145,47 @@ def test_what_ends_the_stage_after_the_last_step_makes_it_repeat_none(
     assert taken == list(range(1, steps + 1))
 
 
-@pytest.mark.parametrize("other", ["a setting", "the rewards"])
+@pytest.mark.parametrize("harm", ["bit", "name", "cut"])
+def test_after_a_damaged_checkpoint_training_starts_over_and_says_so(
+    judged: Judged, tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: str
+) -> None:
+    def stop(step: progress.Progress) -> None:
+        if step.done == 2:
+            raise Interrupted("now")
+
+    with pytest.raises(Interrupted), progress.listening(stop):
+        train_here(judged, tiny_model, tmp_path)
+    checkpoint = tmp_path / CHECKPOINT
+    content = bytearray(checkpoint.read_bytes())
+    content[-9] ^= 64
+    named = checkpoint.read_bytes().replace(b'"weights.', b'"heights.', 1)
+    checkpoint.write_bytes({"bit": bytes(content), "name": named, "cut": bytes(content[:-9])}[harm])
+    again = train_here(judged, tiny_model, tmp_path)
+    assert f"train starts over: {checkpoint} is damaged: " in caplog.text
+    straight = train_here(judged, tiny_model, tmp_path / "straight")
+    assert again.candidate is not None
+    assert straight.candidate is not None
+    assert again.candidate.sha256 == straight.candidate.sha256
+
+
+def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(tmp_path: Path) -> None:
+    arrays = {"weights.a": mx.ones((2, 3)), "optimizer.step": mx.array(3, dtype=mx.uint64)}
+    information = {"identity": "i", "metrics": "m"}
+    path = tmp_path / CHECKPOINT
+    write_tensors(path, arrays, information | {"content": _digest_of(arrays, information)})
+    assert _read_checkpoint(path)[1] == information
+    whole = path.read_bytes()
+    for bit in range(0, len(whole) * 8, 11):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        with pytest.raises((RuntimeError, ValueError)):
+            _read_checkpoint(path)
+
+
+@pytest.mark.parametrize("other", ["a setting", "the rewards", "the version"])
 def test_a_checkpoint_of_other_training_is_not_continued(
-    judged: Judged, tiny_model: Path, tmp_path: Path, other: str
+    judged: Judged, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     def stop(step: progress.Progress) -> None:
         if step.done == 1:
@@ -153,10 +194,17 @@ def test_a_checkpoint_of_other_training_is_not_continued(
     with pytest.raises(Interrupted), progress.listening(stop):
         if other == "a setting":
             train_here(judged, tiny_model, tmp_path, learning_rate=1e-4)
+        elif other == "the version":
+            with monkeypatch.context() as patch:
+                patch.setattr("rlm_core.train.VERSION", VERSION - 1)
+                train_here(judged, tiny_model, tmp_path)
         else:
             turned = [verdict.model_copy(update={"reward": 1 - verdict.reward}) for verdict in judged.verdicts]
             train_here(Judged(judged.problems, judged.rollouts, turned), tiny_model, tmp_path)
-    mixed = train_here(judged, tiny_model, tmp_path)
+    taken: list[int] = []
+    with progress.listening(lambda step: taken.append(step.done) if step.done else None):
+        mixed = train_here(judged, tiny_model, tmp_path)
+    assert taken[0] == 1
     straight = train_here(judged, tiny_model, tmp_path / "straight")
     assert mixed.candidate is not None
     assert straight.candidate is not None
