@@ -1,1 +1,1 @@
-"""The flows: one iteration of self-play."""
+"""The flows: an iteration of self-play, iterations one after another, an exam."""

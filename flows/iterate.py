@@ -1,4 +1,4 @@
-"""One iteration of self-play: seven stages, one flow."""
+"""One iteration of self-play: eight stages, one flow."""
 
 from typing import Any
 

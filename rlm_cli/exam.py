@@ -1,4 +1,4 @@
-"""`rlm exam` and `rlm compare`: any policy on any suite, and two reports side by side."""
+"""`rlm exam`: any policy on any suite."""
 
 import json
 from pathlib import Path

@@ -14,7 +14,7 @@ def problem_prompt(problem: Problem, suffix: str) -> str:
     """The user's message that asks for an answer to `problem`.
 
     Args:
-        suffix: added when code is asked for; how any other answer is to look, its own prompt says.
+        suffix: added when code is asked for. Other prompts say themselves how an answer is to look.
     """
     if not problem.asks_for_code:
         return problem.prompt

@@ -63,8 +63,7 @@ def move_into_place(whole: Path, path: Path) -> Path:
 
 
 def remove_partial_files(directory: Path) -> None:
-    """Remove what writers left below the directory that were killed. This process may not be writing there, others may:
-    what they write stays.
+    """Remove what writers that were killed have left below the directory. What others are writing there stays.
 
     Raises:
         StageFailed: one cannot be removed.

@@ -6,7 +6,7 @@ rlm_core/verifiers/.
 
 import keyword
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Literal, Union
 
 import regex
 from pydantic import AfterValidator, Field, JsonValue, model_validator
@@ -285,7 +285,3 @@ class Problem(Record):
         if self.preamble:
             decides.append({"preamble": self.preamble})
         return digest(*decides)
-
-    def content(self) -> dict[str, Any]:
-        """The problem as JSON-able data."""
-        return self.model_dump(mode="json")

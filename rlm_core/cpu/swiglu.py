@@ -38,7 +38,7 @@ def use_fast_swiglu(model: nn.Module) -> int:
     """Let the model's gated MLPs use the fast activation; those that compute something else stay as they are.
 
     Returns:
-        How many MLPs were changed. None when MLX's device is not a CPU.
+        How many MLPs were changed; 0 when MLX's device is not a CPU.
     """
     if mx.default_device() != mx.cpu:
         return 0

@@ -131,7 +131,7 @@ def _trained_with(adapter: AdapterRef, config: Config) -> dict[str, Any]:
 
 
 def _history(project: Project, adapter: AdapterRef) -> list[FinishedIteration]:
-    """The project's iterations up to the one that made the adapter; none when it made it not."""
+    """The project's iterations up to the one that made the adapter; none when it did not make it."""
     if not project.ledger.is_file():
         return []
     with open_ledger(project.ledger) as ledger:

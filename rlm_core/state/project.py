@@ -8,6 +8,7 @@ from pathlib import Path
 from rlm_core.state.lock import Holder, locked
 
 DECISION = "decision.json"
+"""In an iteration's directory; one that has it belongs to a finished iteration."""
 GATE_PAGE = "gate.md"
 CHECKPOINT = "checkpoint.safetensors"
 """In an iteration's directory."""

@@ -34,11 +34,12 @@ GOOD = Problem.model_validate(
         "reference": "def double(n):\n    return 2 * n\n",
     }
 )
+CONTENT = GOOD.model_dump(mode="json")
 OTHER_PROMPT = "Write a Python function `cube(n)` that multiplies some number by itself three times over."
 
 
 def good(**changes: Any) -> Problem:
-    return Problem.model_validate(GOOD.content() | changes)
+    return Problem.model_validate(CONTENT | changes)
 
 
 def bank(count: int) -> list[Problem]:
@@ -84,9 +85,9 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "prompt_length": ({"prompt": "Do five or so words."[:19]}, {}, "19 characters of prompt, allowed are 20 to 2000"),
     "description_length": ({"prompt": "Double extraordinarily large integers"}, {}, "4 words of description, allowed"),
     "cases_length": ({}, {"cases_chars": (1, 50)}, "characters of cases, allowed are 1 to 50"),
-    "min_cases": ({"cases": GOOD.content()["cases"][:4]}, {}, "4 distinct cases, at least 5 needed"),
+    "min_cases": ({"cases": CONTENT["cases"][:4]}, {}, "4 distinct cases, at least 5 needed"),
     "consistent_cases": (
-        {"cases": [*GOOD.content()["cases"], {"input": [3], "expected": 7}]},
+        {"cases": [*CONTENT["cases"], {"input": [3], "expected": 7}]},
         {},
         "two cases with input [3] expect different things",
     ),
@@ -138,7 +139,7 @@ def test_a_rule_refuses_with_its_name_and_a_reason(rule: str, prover: Prover) ->
             {"cases": [{"input": [n], "expected": min(n, 4)} for n in (1, 2, 3, 4, 5)]},
             {"max_trivial_share": 0.8},
         ),
-        ("consistent_cases", {"cases": GOOD.content()["cases"] * 2}, {}),
+        ("consistent_cases", {"cases": CONTENT["cases"] * 2}, {}),
     ],
 )
 def test_a_limit_itself_is_allowed(rule: str, changes: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -151,7 +152,7 @@ def test_a_limit_itself_is_allowed(rule: str, changes: dict[str, Any], settings:
         ("prompt_length", {"prompt": "x" * 2_001}, {}),
         ("description_length", {"prompt": "a " * 201}, {}),
         ("cases_length", {}, {"cases_chars": (5_000, 8_000)}),
-        ("min_cases", {"cases": GOOD.content()["cases"][:1] * 9}, {}),
+        ("min_cases", {"cases": CONTENT["cases"][:1] * 9}, {}),
         ("distinct_outputs", {}, {"min_distinct_outputs": 6}),
         ("consistent_cases", {"cases": [{"input": [1], "expected": 1}, {"input": [1], "raises": "ValueError"}]}, {}),
     ],
@@ -274,7 +275,7 @@ def test_jaccard_is_shared_over_all(a: str, b: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("group", ["corpus", "benchmark", "holdout", "batch"])
-@pytest.mark.parametrize("changes", [{}, {"cases": GOOD.content()["cases"][:4]}], ids=["same", "other-cases"])
+@pytest.mark.parametrize("changes", [{}, {"cases": CONTENT["cases"][:4]}], ids=["same", "other-cases"])
 def test_a_repeat_of_a_known_problem_is_a_duplicate(prover: Prover, group: str, changes: dict[str, Any]) -> None:
     refused = refusal(GOOD, SECTION, known(**{group: [good(**changes)]}), prover)
     assert refused is not None
@@ -328,7 +329,7 @@ def test_a_proposal_whose_own_solution_fails_is_refused(reference: str, reason: 
 
 def test_a_proposal_whose_cases_cannot_be_run_is_refused(prover: Prover) -> None:
     too_deep = {"input": [nested(100)], "expected": 18}
-    proposal = good(cases=[*GOOD.content()["cases"], too_deep])
+    proposal = good(cases=[*CONTENT["cases"], too_deep])
     refused = refusal(proposal, SECTION, known(), prover)
     assert refused is not None
     assert refused.rule == "cases"

@@ -15,11 +15,8 @@ def _missing() -> str | None:
 
 
 def _launch(interpreter: Interpreter) -> Launch:
-    """New namespaces with a file system of the interpreter and libraries only, read-only, and no network.
-
-    Not --die-with-parent: that is tied to the thread that starts bwrap, and a thread of a pool may end long before the
-    sandbox does. The zygote watches the process itself (see inside/__main__.py).
-    """
+    # Not --die-with-parent: that is tied to the thread that starts bwrap, and a thread of a pool may end long before
+    # the sandbox does. The zygote watches the process itself (see inside/__main__.py).
     bwrap = shutil.which("bwrap")
     assert bwrap is not None, "checked by _missing"
     command = [bwrap, "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]

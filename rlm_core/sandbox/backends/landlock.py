@@ -10,7 +10,6 @@ def _missing() -> str | None:
 
 
 def _launch(interpreter: Interpreter) -> Launch:
-    """No namespaces: the children see the names of the machine's files, and may open next to none of them."""
     user = spare_user()
     everybody_reads = interpreter.readable_by_all and interpreter.reachable_by_all
     return Launch(

@@ -14,9 +14,8 @@ A request is an object with a `nonce`, the word `do` and what it needs; an answe
 What test code asks for by way of its proxies is in served.py; `entry_point` is null then.
 
 `output` is what the code printed since the last answer, cut to a limit, and `blocked` what it tried that it may not, as
-far as Python's audit events show. All of this shares a process with the untrusted
-code, which can change any of it. That gains it nothing: whatever it makes this process say is its own answer, and the
-right answer is not here.
+far as Python's audit events show. All of this shares a process with the untrusted code, which can change any of it.
+That gains it nothing: whatever it makes this process say is its own answer, and the right answer is not here.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The same for macOS: the order in which a child gives up what it could do.
+"""On macOS, the order in which a child gives up what it could do.
 
 It begins to watch the zygote before the profile, which may not let it, and the thread that waits for the zygote's end
 starts after, so that it is under the profile from its first moment.

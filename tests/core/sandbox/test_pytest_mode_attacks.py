@@ -154,7 +154,9 @@ class V:
 
 def test_a_problem_file_cannot_say_what_may_be_asked(tmp_path: Path) -> None:
     file = tmp_path / "problem.json"
-    file.write_text(json.dumps({**problem("def test_it(): pass\n", "").content(), "test_questions": ["sub"]}))
+    file.write_text(
+        json.dumps({**problem("def test_it(): pass\n", "").model_dump(mode="json"), "test_questions": ["sub"]})
+    )
     assert read_problems(str(file))[0].test_questions == ()
 
 
