@@ -2,7 +2,8 @@
 
 A result is a small JSON record in the iteration's own directory. Its name is a digest of all that the stage depends on:
 the iteration, the stage and its version, the settings that it reads, and its inputs. Inputs count by the digests of
-their files, never by where they are, so a project can be moved. A result whose files are gone or altered is no result.
+their files, never by where they are, so a project can be moved. A result that was altered, or whose files are gone or
+altered, is no result.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,13 @@ from prefect import get_run_logger
 from prefect.cache_policies import CachePolicy
 from prefect.context import TaskRunContext
 from prefect.results import ResultRecord
-from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from rlm_core.config import Config, Section
+from rlm_core.errors import one_line
 from rlm_core.files import digest
 from rlm_core.records import FileRef, PolicyRef, StageResult
+from tasks.storage import is_as_written
 
 RESULTS = "results"
 """Directory of the results, in that of the iteration."""
@@ -91,15 +93,19 @@ def _identity(value: Any) -> Any:
 
 
 def _discard_if_damaged(directory: Path, name: str) -> None:
-    """Delete a stored result whose files are not what they were, so that the stage runs again."""
+    """Delete a stored result that is not what it was, or whose files are not, so that the stage runs again."""
     stored = directory / RESULTS / name
-    if not stored.is_file():
-        return
-    try:
-        result = StageResult.model_validate(ResultRecord.deserialize(stored.read_bytes()).result)
-        reason = result.at(directory).damage()
-    except (OSError, ValueError, ValidationError) as error:
-        reason = f"its record cannot be read: {str(error).splitlines()[0]}"
-    if reason is not None:
+    if stored.is_file() and (reason := damage(directory, stored)) is not None:
         get_run_logger().warning("%s runs again: %s", name.rpartition("-")[0], reason)
         stored.unlink(missing_ok=True)
+
+
+def damage(directory: Path, stored: Path) -> str | None:
+    """Why a stored result of the iteration in this directory is none any more; None when it is one."""
+    try:
+        content = stored.read_bytes()
+        if not is_as_written(content):
+            return "its record is not what was written"
+        return StageResult.model_validate(ResultRecord.deserialize(content).result).at(directory).damage()
+    except Exception as error:  # of another version of ours or of Prefect's, which raises whatever it comes to
+        return f"its record cannot be read: {one_line(error)}"

@@ -19,6 +19,7 @@ from rlm_core.iteration import Iteration
 from rlm_core.progress import time_limit
 from rlm_core.records import StageResult
 from tasks.caching import RESULTS, StagePolicy
+from tasks.storage import ResultFiles
 
 Result = dict[str, Any]
 """A `StageResult` as JSON data: what a stage task returns, and what others are given of it."""
@@ -72,7 +73,10 @@ def placed(
 
     `options` go to `Task.with_options`, such as `task_run_name`.
     """
-    return stage.with_options(result_storage=Path(iteration.directory, RESULTS), **_retries(section), **options)
+    own = stage.with_options(**_retries(section), **options)
+    # As an option Prefect takes only storage that its server has on record, which is more than a directory needs.
+    own.result_storage = ResultFiles(basepath=str(Path(iteration.directory, RESULTS)))
+    return own
 
 
 def unplaced(stage: Task[..., Result], section: PrefectSection, **options: Any) -> Task[..., Result]:
