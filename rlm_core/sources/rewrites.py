@@ -81,11 +81,27 @@ def rewritten(parents: Sequence[Problem], count: int, seed: int) -> list[Problem
         parents: problems whose descriptions are known to fit their solutions. What a model wrote is not used.
     """
     rng = np.random.default_rng(seed)
-    usable = [p for p in parents if p.reference and isinstance(p.verifier, Cases) and not p.provenance.written_by_model]
+    usable = [parent for parent in parents if _usable(parent)]
     order = [usable[i] for i in rng.permutation(len(usable))]
     kinds = [_each(order, make, rng) for make in (_other_number, _other_boundary, _opposite)] + [_composed(order)]
     made = (each for each in chain.from_iterable(zip_longest(*kinds)) if each is not None)
     return list(islice(made, count))
+
+
+def _usable(parent: Problem) -> bool:
+    """Whether a problem has what is changed: a request in the usual form, a solution that can be read, and inputs."""
+    if not parent.reference or not isinstance(parent.verifier, Cases) or parent.provenance.written_by_model:
+        return False
+    asked = _ASKED.fullmatch(parent.prompt)
+    if asked is None or not all(name.strip().isidentifier() for name in asked["arguments"].split(",")):
+        return False
+    try:
+        ast.unparse(ast.parse(parent.reference))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    called = f"{parent.entry_point}("
+    written = asked["name"] == parent.entry_point and (parent.signature or called).startswith(called)
+    return written and all(case.input for case in parent.cases)
 
 
 _Maker = Callable[[Problem, np.random.Generator], Problem | None]
@@ -136,7 +152,7 @@ def _number_after(phrase: str, parent: Problem) -> int | None:
         return None
     if _words(re.sub("^first ", "", asked["what"])) & _OPEN:  # another condition may leave another list
         return None
-    found = re.findall(rf"\b{phrase} (\d+)(?![\w.])", asked["what"])
+    found = re.findall(rf"\b{phrase} (\d{{1,9}})(?![\w.])", asked["what"])
     every = re.findall(r"\d+", asked["what"])
     return int(found[0]) if len(found) == 1 and every.count(found[0]) == 1 else None
 

@@ -87,6 +87,64 @@ def test_what_could_be_said_wrongly_is_not_made(parent: Problem) -> None:
     assert rewritten([parent], 50, 0) == []
 
 
+ODD = problem(
+    "returns True if n is odd",
+    "n % 2 == 1",
+    "n",
+    "odd",
+    cases=[{"input": [n], "expected": n % 2 == 1} for n in range(6)],
+    signature="odd(n: int) -> bool",
+)
+EVEN_SUM = problem(
+    "returns the sum of the numbers below n that are divisible by 2",
+    "sum(range(0, n, 2))",
+    "n",
+    "even_sum",
+    cases=[{"input": [n], "expected": sum(range(0, n, 2))} for n in range(6)],
+    signature="even_sum(n: int) -> int",
+)
+
+
+def test_two_problems_of_a_users_file_have_mutants() -> None:
+    assert set(by_change([ODD, EVEN_SUM])) == {"opposite", "composed"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"signature": "int -> bool"},
+        {"signature": "n: int"},
+        {"reference": "print n"},
+        {"reference": "def odd(n):\n    return '\0'\n"},
+        {"reference": "def odd(n):\n    return " + "-" * 9_000 + "n\n"},
+        {"reference": "def odd(n):\n    return " + "+".join(["n"] * 900) + "\n"},
+        {"reference": "def odd(n=1):\n    return n % 2 == 1\n", "cases": [{"input": [], "expected": True}] * 6},
+        {"prompt": "Write a Python function `odd(n²)` that returns True if n² is odd."},
+        {"prompt": "Write a Python function `odd(,)` that returns True if it is odd."},
+        {"prompt": "Write a Python function `is_odd(n)` that returns True if n is odd."},
+    ],
+    ids=[
+        "types-only",
+        "no-name",
+        "no-syntax",
+        "nul",
+        "too-deep-to-read",
+        "too-deep-to-write",
+        "no-input",
+        "no-name-of-an-argument",
+        "no-argument",
+        "another-name",
+    ],
+)
+def test_what_is_written_otherwise_in_a_users_file_makes_no_mutant_and_stops_nothing(changes: dict[str, Any]) -> None:
+    assert rewritten([Problem.model_validate(ODD.content() | changes), EVEN_SUM], 50, 0) == []
+
+
+def test_a_number_too_long_to_be_read_is_not_changed() -> None:
+    what = f"returns the words with more than {'9' * 5_000} characters in `words`"
+    assert by_change([problem(what, "[w for w in words if len(w) > 9]")]) == {}
+
+
 def test_the_opposite_of_yes_or_no_is_right_whatever_is_asked() -> None:
     cases = [{"input": [n], "expected": n in (13, 17)} for n in (1, 5, 13, 17, 20)]
     teens = problem("returns True if n is a teen, and False otherwise", "12 < n < 20", "n", "teen", cases=cases)
