@@ -229,6 +229,10 @@ def _applied(outer: Problem, inner: Problem) -> Problem | None:
         return None
     if _words(ask_outer["what"]) & _TIED or _defined(outer) & _defined(inner):
         return None
+    if outer.preamble or inner.preamble:  # one file cannot have both, and a solution is whole without
+        return None
+    if inner.unordered or inner.float_tolerance > outer.float_tolerance:  # what is right inside is not one value
+        return None
     seen = [case.input[0] for case in outer.cases]
     cases = tuple(case for case in inner.cases if not case.raises and admits(seen, case.expected))
     if len(cases) < _FEWEST_CASES:
@@ -241,9 +245,10 @@ def _applied(outer: Problem, inner: Problem) -> Problem | None:
     )
     code = f"def {name}({arguments}):\n    return {outer.entry_point}({first})\n"
     solution = f"{inner.reference}\n\n{outer.reference}\n\n{code}"
-    made = _mutant(inner, name, prompt, solution, "composed").model_copy(update={"cases": cases, "signature": None})
+    made = _mutant(inner, name, prompt, solution, "composed")
+    compared = {"float_tolerance": outer.float_tolerance, "unordered": outer.unordered}
     provenance = made.provenance.model_copy(update={"composed_with": outer.id})
-    return made.model_copy(update={"provenance": provenance})
+    return made.model_copy(update={"cases": cases, "signature": None, "provenance": provenance, **compared})
 
 
 def _defined(problem: Problem) -> set[str]:

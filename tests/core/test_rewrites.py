@@ -177,6 +177,46 @@ def test_one_function_is_applied_to_what_another_returns_where_that_is_like_its_
     assert rewritten([double, few], 50, 0) == []
 
 
+HALVES = [{"input": [[n, 2 * n]], "expected": [n, 2 * n]} for n in range(1, 7)]
+SAME = problem("returns the numbers as they are", "xs", "xs", "same", cases=HALVES)
+MEAN = problem(
+    "returns the mean of the numbers",
+    "sum(xs) / len(xs)",
+    "xs",
+    "mean",
+    cases=[{"input": [[n, 2 * n]], "expected": 1.5 * n} for n in range(1, 7)],
+    float_tolerance=1e-6,
+)
+
+
+def test_what_two_functions_return_together_is_compared_as_the_outer_one_wants_it() -> None:
+    [mutant] = by_change([SAME, MEAN])["composed"]
+    assert (mutant.entry_point, mutant.float_tolerance, mutant.unordered) == ("mean_of_same", 1e-6, False)
+    tail = problem("returns the numbers but the first", "xs[1:]", "xs", "tail", cases=HALVES, unordered=True)
+    made = {each.entry_point: each for each in by_change([SAME, tail])["composed"]}
+    assert {name: each.unordered for name, each in made.items()} == {"tail_of_same": True}
+    with open_sandbox() as sandbox:
+        answered = with_reference_values(mutant, sandbox)
+        nearly = str(mutant.reference).replace("sum(xs) / len(xs)", "sum(xs) / len(xs) + 1e-9")
+        assert judge_cases(sandbox, nearly, answered).status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer"),
+    [
+        ({"unordered": True}, {}),
+        ({"float_tolerance": 1e-3}, {}),
+        ({"preamble": "import math\n"}, {}),
+        ({}, {"preamble": "import math\n"}),
+    ],
+    ids=["in-any-order", "less-exact", "preamble-inside", "preamble-outside"],
+)
+def test_nothing_is_composed_where_what_is_right_inside_is_not_one_value_or_a_preamble_would_be_lost(
+    inner: dict[str, Any], outer: dict[str, Any]
+) -> None:
+    assert by_change([SAME, MEAN]) != {} == by_change([SAME.model_copy(update=inner), MEAN.model_copy(update=outer)])
+
+
 def test_what_a_mutant_expects_comes_from_a_run_of_its_own_solution() -> None:
     with open_sandbox() as sandbox:
         parents = [*problems(20, 3, 1, {1: 1, 2: 1}, sandbox), *read_problems("bank:train[starter]")[:20]]
