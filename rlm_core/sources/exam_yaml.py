@@ -112,7 +112,10 @@ def _composed(task: Task, arguments: dict[str, Any]) -> dict[str, Any]:
     """Several at once. A weighted mean passed there as soon as one of its parts did, so it is an `any` here."""
     own = {"verifiers", "mode", "weights", "per_verifier_kwargs"}
     for_all = {name: value for name, value in arguments.items() if name not in own}
-    for_one = arguments.get("per_verifier_kwargs") or {}
+    if not isinstance(for_one := arguments.get("per_verifier_kwargs") or {}, dict):
+        raise ValueError(
+            "verifier_kwargs.per_verifier_kwargs: must be a mapping from a verifier's path to its arguments"
+        )
     parts = []
     for part in arguments.get("verifiers") or []:
         path, extra = (part.get("path", ""), part.get("kwargs") or {}) if isinstance(part, dict) else (part, {})

@@ -132,6 +132,8 @@ def _content(name: str, path: Path) -> Any:
         return json.loads(text) if ".json" in _suffixes(path)[-2:] else yaml.load(text, Loader=_loader())
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ProblemError(f"{name}: is malformed: {one_line(error)}") from error
+    except (LookupError, AttributeError) as error:  # what PyYAML raises at `!!int ''` and its like
+        raise ProblemError(f"{name}: is malformed: a tag such as !!int stands before what it does not fit") from error
 
 
 def _text(name: str, path: Path) -> str:

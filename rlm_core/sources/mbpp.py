@@ -96,12 +96,14 @@ def parsed(field: str, source: str) -> ast.Module:
     """A piece of the data set's code as a syntax tree.
 
     Raises:
-        ValueError: it is no Python; the message begins with the field.
+        ValueError: it is no Python, or nested too deep to be read; the message begins with the field.
     """
     try:
         return ast.parse(source)
     except SyntaxError as error:
         raise ValueError(f"{field}: is no Python: {error.msg}, line {error.lineno}") from error
+    except (MemoryError, RecursionError) as error:
+        raise ValueError(f"{field}: is nested too deep to be read") from error
 
 
 def plain(field: str, source: str) -> str:

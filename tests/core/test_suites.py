@@ -284,6 +284,9 @@ def without(entry: dict[str, Any], field: str) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != field}
 
 
+DEEP = "-" * 9_000 + "1"
+
+
 @pytest.mark.parametrize(
     ("name", "entries", "complaint"),
     [
@@ -312,13 +315,21 @@ def without(entry: dict[str, Any], field: str) -> dict[str, Any]:
             "task 1: verifier: 'llm_judge.py' is not known",
         ),
         ("a.yaml", [{"tasks": [VERIFIED | {"verifier": "regex.py"}]}], "task 1: verifier_kwargs.pattern: "),
+        (
+            "a.yaml",
+            [{"tasks": [VERIFIED | COMPOSED | {"verifier_kwargs": {"per_verifier_kwargs": ["x"]}}]}],
+            "task 1: verifier_kwargs.per_verifier_kwargs: must be a mapping",
+        ),
+        ("a.jsonl", [MBPP | {"code": f"x = {DEEP}"}], "line 1: code: is nested too deep to be read"),
+        ("a.jsonl", [MBPP | {"test_list": [f"assert {DEEP}"]}], "line 1: test_list.0: is nested too deep to be read"),
+        ("a.jsonl", [MBPP_PLUS | {"assertion": DEEP}], "line 1: assertion: is nested too deep to be read"),
         ("a.yaml", [{"tasks": [EXAM["tasks"][0] | {"k": 0}]}], "task 1: k: Input should be greater than or equal to 1"),
         ("a.yaml", [{"tasks": [EXAM["tasks"][0] | {"kk": 1}]}], "task 1: kk: Extra inputs are not permitted"),
         ("a.yaml", [{"tasks": {}}], "tasks: must be a list"),
         ("a.yaml", [{"tasks": [], "config": {"a": 1}}], "config: settings do not belong to an exam"),
         ("a.yaml", [{"tasks": []}], "holds no problems"),
     ],
-    ids=range(18),
+    ids=range(22),
 )
 def test_a_bad_file_is_refused_with_place_and_field(
     make_file: MakeFile, name: str, entries: list[Any], complaint: str
@@ -328,6 +339,16 @@ def test_a_bad_file_is_refused_with_place_and_field(
         read_problems(file)
     assert str(caught.value).startswith(f"{file}: {complaint}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!timestamp x"])
+def test_a_tag_that_does_not_fit_is_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"- prompt: {value}\n")
+    with pytest.raises(
+        ProblemError, match=r"a\.yaml: is malformed: a tag such as !!int stands before what it does not"
+    ):
+        read_problems(str(path))
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
