@@ -15,7 +15,7 @@ from rlm_core.proposals.known import KnownProblems, repeats
 from rlm_core.proposals.majority import Ask, with_majority_solutions
 from rlm_core.proposals.parse import SHOWN_CHARS
 from rlm_core.proposals.proof import Prover, open_prover
-from rlm_core.proposals.rules import broken_rule
+from rlm_core.proposals.rules import WITHOUT_OUTPUTS, broken_rule
 from rlm_core.proposals.twins import twin
 from rlm_core.proposals.written import written
 from rlm_core.records import FileRef, PolicyRef, Refusal, Rejection, StageResult
@@ -60,10 +60,11 @@ def run(
     if generate.choice == "useful":
         bank = most_useful_first(bank, tried, project_seed, iteration)
     ask = _answers_of(learner, rollout, section.majority.answers, derive_seed(project_seed, iteration, "majority"))
+    known = KnownProblems(groups)
+    worth, hopeless = _worth_a_run(offered, known, section)
     with open_prover(verify) as prover:
-        solved = with_majority_solutions(offered, ask, section.majority, prover.sandbox)
+        solved = with_majority_solutions(worth, ask, section.majority, prover.sandbox)
         answered = [with_reference_values(proposal, prover.sandbox) for proposal in solved.proposals]
-        known = KnownProblems(groups)
         problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
         taken = {problem.id for problem in problems}
         left = [problem for problem in bank if problem.id not in taken]
@@ -73,9 +74,28 @@ def run(
     unsolved = [_rejection(problem, refused) for problem, refused in solved.refused]
     figures = {"reserve": len(spare), "invented": _invented(answered, problems)}
     figures |= Claims.of(solved.proposals, answered).figures | solved.figures
-    made = written(directory, "problems", problems, [*unsolved, *rejections], **figures)
+    made = written(directory, "problems", problems, [*hopeless, *unsolved, *rejections], **figures)
     files = {"reserve": FileRef.of(write_jsonl(directory / RESERVE, spare))}
     return made.model_copy(update={"files": made.files | files})
+
+
+def _worth_a_run(
+    offered: Sequence[Problem], known: KnownProblems, section: FilterSection
+) -> tuple[list[Problem], list[Rejection]]:
+    """The proposals that may yet become problems, and rejections of those that cannot, whatever a solution returns.
+
+    Nothing of these is run, and the model is not asked for answers to them.
+    """
+    worth, rejections = [], []
+    for proposal in offered:
+        refused = broken_rule(proposal, section, WITHOUT_OUTPUTS)
+        if refused is None and proposal.reference is None and section.majority.answers:
+            refused = repeats(proposal, known, known.names, section)
+        if refused:
+            rejections.append(_rejection(proposal, refused))
+        else:
+            worth.append(proposal)
+    return worth, rejections
 
 
 def _invented(proposals: Sequence[Problem], problems: Sequence[Problem]) -> int:

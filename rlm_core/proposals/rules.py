@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rlm_core.config import FilterSection
@@ -75,20 +75,22 @@ def _not_blocked(problem: Problem, section: FilterSection) -> Finding | None:
 RULES: dict[str, Rule] = {
     "prompt_length": _prompt_length,
     "description_length": _description_length,
-    "cases_length": _cases_length,
     "min_cases": _enough_cases,
+    "blocked_pattern": _not_blocked,
+    "cases_length": _cases_length,
     "consistent_cases": _consistent,
     "distinct_outputs": _distinct_outputs,
     "trivial": _not_trivial,
-    "blocked_pattern": _not_blocked,
 }
 """In the order in which they are tried."""
+WITHOUT_OUTPUTS = ("prompt_length", "description_length", "min_cases", "blocked_pattern")
+"""Those that a proposal must keep as it came, before its solution says what its cases are to expect."""
 
 
-def broken_rule(problem: Problem, section: FilterSection) -> Refusal | None:
-    """The first rule that a proposal breaks."""
-    for name, rule in RULES.items():
-        if found := rule(problem, section):
+def broken_rule(problem: Problem, section: FilterSection, names: Iterable[str] = RULES) -> Refusal | None:
+    """The first of these rules that a proposal breaks."""
+    for name in names:
+        if found := RULES[name](problem, section):
             return Refusal(rule=name, reason=found.reason, value=found.value, limit=found.limit)
     return None
 

@@ -272,7 +272,7 @@ def _digest_of(arrays: Mapping[str, mx.array], information: Mapping[str, str]) -
     made = hashlib.sha256(json.dumps(dict(information), sort_keys=True).encode())
     for name, value in sorted(arrays.items()):
         made.update(f"{name} {value.dtype} {value.shape}".encode())
-        made.update(np.asarray(value.reshape(-1).view(mx.uint8)))
+        made.update(np.asarray(value.reshape(-1).view(mx.uint8)).data)
     return made.hexdigest()
 
 

@@ -84,8 +84,13 @@ def test_a_proposal_without_a_solution_proves_nothing(prover: Prover) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "prompt_length": ({"prompt": "Do five or so words."[:19]}, {}, "19 characters of prompt, allowed are 20 to 2000"),
     "description_length": ({"prompt": "Double extraordinarily large integers"}, {}, "4 words of description, allowed"),
-    "cases_length": ({}, {"cases_chars": (1, 50)}, "characters of cases, allowed are 1 to 50"),
     "min_cases": ({"cases": CONTENT["cases"][:4]}, {}, "4 distinct cases, at least 5 needed"),
+    "blocked_pattern": (
+        {"reference": "import subprocess\n"},
+        {},
+        r"'subprocess' matches the blocked pattern \bsubprocess\b",
+    ),
+    "cases_length": ({}, {"cases_chars": (1, 50)}, "characters of cases, allowed are 1 to 50"),
     "consistent_cases": (
         {"cases": [*CONTENT["cases"], {"input": [3], "expected": 7}]},
         {},
@@ -100,11 +105,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"cases": [{"input": [n], "expected": min(n, 4)} for n in (1, 2, 3, 4, 5)]},
         {},
         "a trivial answer passes 80% of the cases, at most 50% allowed",
-    ),
-    "blocked_pattern": (
-        {"reference": "import subprocess\n"},
-        {},
-        r"'subprocess' matches the blocked pattern \bsubprocess\b",
     ),
 }
 """For each rule: what is changed about a good proposal, what about the settings, and a part of the reason."""

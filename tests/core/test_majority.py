@@ -16,6 +16,7 @@ from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.majority import with_majority_solutions
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.sandbox import Sandbox, open_sandbox
+from rlm_core.sources import read_problems
 from tests import tiny
 
 FIVE = MajoritySection(answers=5)
@@ -156,6 +157,32 @@ def test_a_solution_by_majority_is_proved_marked_and_counted(tmp_path: Path, mon
     assert (found.majorities_asked, found.majorities_found) == (2, 2)
     assert (found.invented_asked, found.invented, found.claims_wrong) == (4, 1, 10)
     assert "1 of 4 that the model was asked for could be used; 2 of 2 without a solution got one by" in in_words(found)
+
+
+def test_nothing_is_asked_or_run_for_what_cannot_become_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Problem] = []
+
+    def ask(problems: Sequence[Problem]) -> list[list[str]]:
+        asked.extend(problems)
+        return [[DOUBLE] * 5 for _ in problems]
+
+    monkeypatch.setattr(filtering, "_answers_of", lambda *_: ask)
+    exam = read_problems("bank:benchmark")[0].model_copy(update={"reference": None, "provenance": LACKING.provenance})
+    hopeless = {
+        "prompt_length": LACKING.model_copy(update={"prompt": "Double n."}),
+        "blocked_pattern": LACKING.model_copy(update={"prompt": f"{LACKING.prompt} Use os.system('ls')."}),
+        "min_cases": LACKING.model_copy(update={"cases": LACKING.cases[:4]}),
+        "duplicate": exam,
+    }
+    dials = "def f(n):\n    socket.socket()\n    return n + 2\n"
+    runs = tiny.problem(2).model_copy(update={"provenance": LACKING.provenance, "reference": dials})
+    result = filtered(tmp_path, {"answers": 5}, NOBODY, [*hopeless.values(), runs, LACKING])
+    assert asked == [LACKING]
+    assert (result.figures["majorities_asked"], result.figures["claims_checked"]) == (1, 5)  # those of `LACKING`
+    rules = [each.rule for each in read_jsonl(Path(result.files["rejections"].path), Rejection)]
+    assert rules == [*hopeless, "blocked_pattern"]
 
 
 def test_the_learner_answers_as_in_a_rollout_and_the_same_again(tmp_path: Path, tiny_model: Path) -> None:
