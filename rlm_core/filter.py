@@ -68,7 +68,9 @@ def run(
         problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
         taken = {problem.id for problem in problems}
         left = [problem for problem in bank if problem.id not in taken]
-        spare, _ = filter_proposals([], left, reserve, known, section, prover)
+        spare, passed_over = filter_proposals([], left, reserve, known, section, prover)
+    written_already = {rejection.proposal for rejection in rejections}
+    rejections += [rejection for rejection in passed_over if rejection.proposal not in written_already]
     with open_bench(verify, [*problems, *spare]) as bench:
         problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))
     unsolved = [_rejection(problem, refused) for problem, refused in solved.refused]
@@ -170,9 +172,9 @@ def _asked_before(problem: Problem, known: KnownProblems, sandbox: Sandbox) -> R
         for group in known.names:
             if found := twin(problem, known.problems(group), sandbox):
                 reason = f"its own solution passes every case of {found.entry_point} of the {group}"
-                return Refusal(rule="twin", reason=reason)
+                return Refusal(rule="twin", reason=reason, value=f"{found.entry_point} of the {group}", limit="none")
     except InfrastructureFault as fault:
-        return Refusal(rule="infrastructure", reason=str(fault))
+        return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
     return None
 
 

@@ -74,10 +74,10 @@ class Refusal(Record):
     rule: str
     reason: str
     """For people."""
-    value: float | str | None = None
-    """What was found, where the rule has a limit."""
-    limit: float | str | None = None
-    """The limit that it is beyond."""
+    value: float | str | None
+    """What was found; what has no measure is named. Null only in files of earlier versions."""
+    limit: float | str | None
+    """The limit that it is beyond; `none` where there must be nothing of the kind."""
 
 
 class Rejection(Refusal):

@@ -113,7 +113,8 @@ class KnownProblems:
 def repeats(problem: Problem, known: KnownProblems, groups: Sequence[str], section: FilterSection) -> Refusal | None:
     """Why a problem is too near to known ones: the same, nearly the same words, or parts of an exam."""
     if found := known.repeated(problem, groups):
-        return Refusal(rule="duplicate", reason="the same as {1} of the {0}".format(*found))
+        same = "{1} of the {0}".format(*found)
+        return Refusal(rule="duplicate", reason=f"the same as {same}", value=same, limit="none")
     limit = section.max_similarity
     value, group, name = known.nearest(problem, groups, above=limit)
     if value > limit:

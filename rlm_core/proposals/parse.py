@@ -24,8 +24,16 @@ def collect(
         try:
             problems.append(parse_proposal(text, origin, domain))
         except (ValueError, RecursionError) as error:
-            reason = first_reason(error)
-            rejections.append(Rejection(stage=stage, rule="well_formed", reason=reason, proposal=text[:SHOWN_CHARS]))
+            rejections.append(
+                Rejection(
+                    stage=stage,
+                    rule="well_formed",
+                    reason=first_reason(error),
+                    value=0,  # usable problems in it
+                    limit=1,
+                    proposal=text[:SHOWN_CHARS],
+                )
+            )
     return problems, rejections
 
 

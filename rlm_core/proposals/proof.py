@@ -54,13 +54,13 @@ class Prover:
         Its solution passes its cases in several orders, under several hash seeds, and enough of its slips do not.
         """
         if problem.reference is None:
-            return Refusal(rule="reference", reason="it has no solution")
+            return Refusal(rule="reference", reason="it has no solution", value=0.0, limit=1.0)
         try:
             return self._wrong(problem) or self._unnoticed(problem, section.min_slips_caught)
         except ProblemError as error:
-            return Refusal(rule="cases", reason=str(error))
+            return Refusal(rule="cases", reason=str(error), value=type(error).__name__, limit="none")
         except InfrastructureFault as fault:
-            return Refusal(rule="infrastructure", reason=str(fault))
+            return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
 
     def _wrong(self, problem: Problem) -> Refusal | None:
         judgement = judge_cases(self.sandbox, str(problem.reference), problem)

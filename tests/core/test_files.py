@@ -27,7 +27,7 @@ from rlm_core.files import (
 )
 from rlm_core.records import CaseResult, Rejection
 
-RECORD = Rejection(stage="filter", rule="duplicate", reason="ü", proposal="{}")
+RECORD = Rejection(stage="filter", rule="duplicate", reason="ü", value="f of the bank", limit="none", proposal="{}")
 
 
 def no_space(*_: object) -> None:

@@ -18,6 +18,7 @@ from rlm_core.proposals.known import KnownProblems, jaccard, shingles
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import RULES
 from rlm_core.records import FileRef, Lineage, PolicyRef, Rejection
+from rlm_core.rounds import RESERVE
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import ProblemOutcome, open_ledger
@@ -77,6 +78,7 @@ def test_a_proposal_without_a_solution_proves_nothing(prover: Prover) -> None:
     refused = refusal(good(reference=None), SECTION, known(), prover)
     assert refused is not None
     assert (refused.rule, refused.reason) == ("reference", "it has no solution")
+    assert (refused.value, refused.limit) == (0.0, 1.0)
 
 
 # ---------------------------------------------------------------------------------------- rules on a proposal alone
@@ -280,6 +282,7 @@ def test_a_repeat_of_a_known_problem_is_a_duplicate(prover: Prover, group: str, 
     refused = refusal(GOOD, SECTION, known(**{group: [good(**changes)]}), prover)
     assert refused is not None
     assert (refused.rule, refused.reason) == ("duplicate", f"the same as double of the {group}")
+    assert (refused.value, refused.limit) == (f"double of the {group}", "none")
 
 
 @pytest.mark.parametrize("group", ["corpus", "benchmark", "holdout", "batch"])
@@ -332,7 +335,7 @@ def test_a_proposal_whose_cases_cannot_be_run_is_refused(prover: Prover) -> None
     proposal = good(cases=[*CONTENT["cases"], too_deep])
     refused = refusal(proposal, SECTION, known(), prover)
     assert refused is not None
-    assert refused.rule == "cases"
+    assert (refused.rule, refused.value, refused.limit) == ("cases", "ProblemError", "none")
     assert "case 6: its input " in refused.reason
 
 
@@ -486,6 +489,30 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         ("prompt_length", True),
         ("duplicate", True),
     ]
+
+
+def test_what_is_passed_over_for_the_reserve_is_written_too_and_nothing_twice(tmp_path: Path) -> None:
+    """Of five problems the first and the third are in an exam; one is asked, and two are held in reserve."""
+    path = write_jsonl(tmp_path / "bank.jsonl", bank(5))
+    walk = bank_order(read_problems(str(path)), 0, 1, 1)
+    in_exams = [walk[0], walk[2]]
+    result = filtering.run(
+        tmp_path / "run",
+        tmp_path / "project",
+        [],
+        GenerateSection(problems=1, bank=str(path), choice="uniform"),
+        {"benchmark": "bank:benchmark", "holdout": str(write_jsonl(tmp_path / "holdout.jsonl", in_exams))},
+        SECTION,
+        VerifySection(),
+        project_seed=0,
+        iteration=1,
+        learner=NOBODY,
+        rollout=RolloutSection(),
+        reserve=3,
+    )
+    assert [p.prompt for p in read_jsonl(tmp_path / "run" / RESERVE, Problem)] == [walk[3].prompt, walk[4].prompt]
+    rejections = list(read_jsonl(Path(result.files["rejections"].path), Rejection))
+    assert [each.value for each in rejections] == [f"{problem.entry_point} of the holdout" for problem in in_exams]
 
 
 def test_what_a_proposal_expects_is_what_its_own_solution_computes(prover: Prover) -> None:

@@ -122,6 +122,7 @@ def test_an_unusable_answer_is_a_rejection_with_a_reason(text: str, reason: str)
     rejection = collected(text)
     assert isinstance(rejection, Rejection)
     assert (rejection.stage, rejection.rule, rejection.proposal) == ("generate", "well_formed", text)
+    assert (rejection.value, rejection.limit) == (0, 1)
     assert rejection.reason.startswith(reason)
 
 

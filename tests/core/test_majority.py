@@ -111,6 +111,7 @@ def test_a_fault_of_the_machinery_is_no_disagreement() -> None:
     broken: Any = Broken()
     [(_, refused)] = with_majority_solutions([LACKING], answering(*[DOUBLE] * 5), FIVE, broken).refused
     assert (refused.rule, refused.reason) == ("infrastructure", "it is broken")
+    assert (refused.value, refused.limit) == ("InfrastructureFault", "none")
 
 
 @pytest.mark.parametrize("content", [{"answers": 1}, {"answers": 2}, {"share": 0.5}, {"share": 1.1}])

@@ -176,6 +176,8 @@ REJECTIONS = st.lists(
         stage=st.sampled_from(["generate", "mutate", "filter"]),
         rule=st.sampled_from(["well_formed", "min_cases", "twin", "majority"]),
         reason=st.text(max_size=30) | st.just("| ` \n\u202e\u2028 | 9 |"),
+        value=st.floats(0, 1) | st.text(max_size=10),
+        limit=st.floats(0, 1) | st.just("none"),
         proposal=st.text(max_size=10),
     ),
     max_size=12,

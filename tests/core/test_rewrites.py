@@ -137,7 +137,7 @@ def test_two_problems_of_a_users_file_have_mutants() -> None:
     ],
 )
 def test_what_is_written_otherwise_in_a_users_file_makes_no_mutant_and_stops_nothing(changes: dict[str, Any]) -> None:
-    assert rewritten([Problem.model_validate(ODD.content() | changes), EVEN_SUM], 50, 0) == []
+    assert rewritten([Problem.model_validate(ODD.model_dump(mode="json") | changes), EVEN_SUM], 50, 0) == []
 
 
 def test_a_number_too_long_to_be_read_is_not_changed() -> None:

@@ -141,7 +141,8 @@ def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_s
     assert told in " ".join(capsys.readouterr().out.split())
     assert (summary.invented_asked, summary.invented) == (5, 0)
     refused = [row for path in sorted(run.glob("*.rejections.jsonl")) for row in lines(path)]
-    assert all(row.keys() == Rejection.model_fields.keys() and row["rule"] and row["reason"] for row in refused)
+    assert all(row.keys() == Rejection.model_fields.keys() for row in refused)
+    assert [row for row in refused if None in row.values() or not (row["rule"] and row["reason"])] == []
     counts = re.findall(r"^\| (?:generate|mutate|filter) \| \w+ \| (\d+) \|", page, re.M)
     assert sum(map(int, counts)) == len(refused) == sum(summary.rejections_by_rule.values())
     assert "| generate | well_formed | 3 |" in page
