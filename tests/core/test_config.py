@@ -34,6 +34,11 @@ def test_a_shipped_config_parses(file: Path) -> None:
     assert load_config(file).project.startswith("project/")
 
 
+def test_in_a_night_groups_without_signal_are_replaced() -> None:
+    [nightly] = [file for file in SHIPPED if file.name == "nightly.yaml"]
+    assert 0 < load_config(nightly).rollout.resample_budget <= 1
+
+
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "empty.yaml"
     path.write_text("# nothing set\n")
