@@ -46,23 +46,37 @@ def judge_rollouts(
     """
     workers = max(1, min(section.workers, len(rollouts) // _PER_SANDBOX))
     asked = {identity: problems[identity] for identity in {rollout.problem_id for rollout in rollouts}}
-    benches: SimpleQueue[Bench] = SimpleQueue()
     with ExitStack() as opened:
-        for _ in range(workers):
-            benches.put(bench := opened.enter_context(open_bench(section, asked.values())))
-        ready = prepare(asked.values(), bench, trivial=section.partial_credit > 0)
+        benches = _Benches(opened.enter_context(open_bench(section, asked.values())) for _ in range(workers))
+        with benches.one() as bench:
+            ready = prepare(asked.values(), bench, trivial=section.partial_credit > 0)
         asked = dict(zip(asked, ready, strict=True))
 
         def judge_one(rollout: Rollout) -> Verdict:
-            bench = benches.get()
-            try:
+            with benches.one() as bench:
                 return judge_rollout(bench, rollout, asked[rollout.problem_id], section.partial_credit)
-            finally:
-                benches.put(bench)
 
         verdicts = _judge_all(judge_one, rollouts, workers, stage, part)
-        _judge_lost_ones_again(verdicts, rollouts, judge_one, stage)
+        verdicts = _judge_lost_ones_again(verdicts, rollouts, judge_one, stage)
     return _judge_late_ones_again(verdicts, rollouts, asked, section)
+
+
+class _Benches:
+    """Benches for several threads."""
+
+    def __init__(self, benches: Iterable[Bench]) -> None:
+        self._free: SimpleQueue[Bench] = SimpleQueue()
+        for bench in benches:
+            self._free.put(bench)
+
+    @contextmanager
+    def one(self) -> Iterator[Bench]:
+        """One of them for this thread alone, as soon as one is free."""
+        bench = self._free.get()
+        try:
+            yield bench
+        finally:
+            self._free.put(bench)
 
 
 def _judge_all(
@@ -83,43 +97,46 @@ def _judge_all(
 
 
 def _judge_lost_ones_again(
-    verdicts: list[Verdict], rollouts: Sequence[Rollout], judge_one: Callable[[Rollout], Verdict], stage: str
-) -> None:
-    """Try again what the machinery lost, after a pause: one lost answer need not cost a shard or an exam.
+    verdicts: Sequence[Verdict], rollouts: Sequence[Rollout], judge_one: Callable[[Rollout], Verdict], stage: str
+) -> list[Verdict]:
+    """The verdicts, those anew that the machinery lost, after a pause: one such need not cost a shard or an exam.
 
     Where it fails again at the first answer, the others would only take their time to fail, too.
     """
+    judged = list(verdicts)
     for pause in _PAUSES_S:
-        lost = [number for number, verdict in enumerate(verdicts) if verdict.status == "infrastructure"]
+        lost = [number for number, verdict in enumerate(judged) if verdict.status == "infrastructure"]
         if not lost:
-            return
-        reason = verdicts[lost[0]].reason
+            break
+        reason = judged[lost[0]].reason
         _log.warning("%s: %d answers that the machinery lost are judged again: %s", stage, len(lost), reason)
         time.sleep(pause * random.uniform(0.5, 1.5))
         for number in lost:
             progress.check(stage)
-            verdicts[number] = judge_one(rollouts[number])
-            if verdicts[number].status == "infrastructure":
+            judged[number] = judge_one(rollouts[number])
+            if judged[number].status == "infrastructure":
                 break
+    return judged
 
 
 def _judge_late_ones_again(
-    verdicts: list[Verdict], rollouts: Sequence[Rollout], problems: Mapping[str, Problem], section: VerifySection
+    verdicts: Sequence[Verdict], rollouts: Sequence[Rollout], problems: Mapping[str, Problem], section: VerifySection
 ) -> list[Verdict]:
     """The verdicts, those anew that failed by the wall clock: now one at a time, with no other answer beside them.
 
     What was late because the machine was busy gets its due; what sleeps is late again, and waited for less.
     """
+    judged = list(verdicts)
     late = [number for number, verdict in enumerate(verdicts) if not verdict.passed and verdict.usage.ran_out_of_clock]
     if not late:
-        return verdicts
+        return judged
     patience = min(section.limits.patience, _PATIENCE_WHEN_ALONE)
     alone = section.model_copy(update={"limits": section.limits.model_copy(update={"patience": patience})})
     with open_bench(alone, problems.values()) as bench:
         for number in late:
             problem = problems[rollouts[number].problem_id]
-            verdicts[number] = judge_rollout(bench, rollouts[number], problem, section.partial_credit)
-    return verdicts
+            judged[number] = judge_rollout(bench, rollouts[number], problem, section.partial_credit)
+    return judged
 
 
 @contextmanager

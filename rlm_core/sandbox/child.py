@@ -1,4 +1,4 @@
-"""The parent's side of a child: one question at a time, each with a deadline, and no trust in the answers."""
+"""The parent's side of a child: one question at a time, each with a deadline, and no trust in the replies."""
 
 import json
 import secrets
@@ -15,11 +15,11 @@ Kind = Literal[Said, "timeout", "crashed", "garbage", "not_run"]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of one request. Whatever untrusted code does is an answer, never an exception."""
+class Reply:
+    """What came of one request. Whatever untrusted code does is a reply, never an exception."""
 
     kind: Kind
-    """What the child said; or that it was late, is gone, sent what is no answer to the request, or was not asked."""
+    """What the child said; or that it was late, is gone, sent what is no reply to the request, or was not asked."""
     payload: Any = None
     """From a child: unchecked JSON of null, booleans, integers, strings and lists. Otherwise a reason for people, or
     None."""
@@ -51,28 +51,28 @@ class Child:
         except (OSError, ValueError, RecursionError):
             return "a child died while it locked itself down"
 
-    def ask(self, do: str, deadline: Deadline, **fields: Any) -> Answer:
-        """Send one request and wait for its answer.
+    def ask(self, do: str, deadline: Deadline, **fields: Any) -> Reply:
+        """Send one request and wait for its reply.
 
-        The child has to repeat a number that it could not know before, so that an answer written in advance, or one too
-        many, is not taken for the answer to this.
+        The child has to repeat a number that it could not know before, so that a reply written in advance, or one too
+        many, is not taken for the reply to this.
         """
         nonce = secrets.token_hex(8)
         try:
             self.connection.send(wire.frame({"nonce": nonce, "do": do, **fields}), deadline)
             message = parse(self.connection.receive(deadline))
         except Outgrown as outgrown:
-            return Answer("crashed", str(outgrown))
+            return Reply("crashed", str(outgrown))
         except TimeoutError:
-            return Answer("timeout")
+            return Reply("timeout")
         except OSError:
-            return Answer("crashed")
+            return Reply("crashed")
         except (ValueError, RecursionError):
-            return Answer("garbage")
+            return Reply("garbage")
         match message:
             case [echo, str(kind), payload, output, blocked] if echo == nonce and kind in get_args(Said):
-                return Answer(cast(Said, kind), payload, output, blocked)
-        return Answer("garbage")
+                return Reply(cast(Said, kind), payload, output, blocked)
+        return Reply("garbage")
 
 
 def _refuse(_text: Any) -> NoReturn:

@@ -123,12 +123,12 @@ class Sandbox:
 def _check_that_it_holds(zygotes: Zygotes) -> None:
     zygote = zygotes.code
     child = zygote.fork()
-    answer = child.ask("probe", Deadline(zygote.limits.zygote_s))
+    reply = child.ask("probe", Deadline(zygote.limits.zygote_s))
     zygote.end(child)
-    if answer.kind != "probed":
-        raise ZygoteFault(f"its check ended as {answer.kind}")
-    if answer.payload != []:
-        raise ZygoteFault(f"inside it, {', '.join(map(str, answer.payload))} is possible")
+    if reply.kind != "probed":
+        raise ZygoteFault(f"its check ended as {reply.kind}")
+    if reply.payload != []:
+        raise ZygoteFault(f"inside it, {', '.join(map(str, reply.payload))} is possible")
 
 
 def open_sandbox(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_core.records import Usage
-from rlm_core.sandbox.child import Answer, Child
+from rlm_core.sandbox.child import Child, Reply
 from rlm_core.sandbox.connection import Deadline
 from rlm_core.sandbox.inside.wire import Tree
 from rlm_core.sandbox.text import readable
@@ -100,20 +100,20 @@ class Session:
         self.output = ""
         """What the code has printed so far, in all its children; cut to `output_kb`."""
 
-    def load(self) -> Answer:
+    def load(self) -> Reply:
         """Load the code into a new child: "loaded", "missing" (no such function), "raised", or lost."""
         self._child = self._zygote.fork()
         return self._ask("load", self._limits.load_s, code=self._code, entry_point=self._entry_point)
 
-    def call(self, arguments: Tree) -> Answer:
+    def call(self, arguments: Tree) -> Reply:
         """Call the entry point with encoded arguments: "returned", "unplain", "raised", lost, or "not_run"."""
         if self._child is None:
             if not self.may_replace():
-                return Answer("not_run", LOST_TOO_OFTEN)
+                return Reply("not_run", LOST_TOO_OFTEN)
             again = self.load()
             if again.kind != "loaded":
                 self._replacements = 0
-                return Answer("not_run", "it did not load a second time")
+                return Reply("not_run", "it did not load a second time")
         return self._ask("call", self._limits.case_s, arguments=arguments)
 
     @property
@@ -147,20 +147,20 @@ class Session:
         self._ends.append(self._zygote.end(child))
         return self._ends[-1]
 
-    def _ask(self, do: str, cpu_s: float, **fields: Any) -> Answer:
+    def _ask(self, do: str, cpu_s: float, **fields: Any) -> Reply:
         assert self._child is not None
         child = self._child
         try:
             deadline = self.deadline(lambda: self._zygote.cpu_s(child), cpu_s)
         except TimeoutError:
-            return Answer("not_run", "no time was left")
+            return Reply("not_run", "no time was left")
         started = time.monotonic()
-        answer = child.ask(do, deadline, **fields)
+        reply = child.ask(do, deadline, **fields)
         self.latency_s = time.monotonic() - started
-        self.note(answer.output, answer.blocked)
-        if answer.kind == "timeout":
+        self.note(reply.output, reply.blocked)
+        if reply.kind == "timeout":
             self.note_timeout(deadline)
-        return self._explain(answer) if answer.lost else answer
+        return self._explain(reply) if reply.lost else reply
 
     def deadline(self, used_so_far: Callable[[], float], cpu_s: float) -> CpuDeadline:
         """The deadline of a request that may take so much CPU time.
@@ -175,7 +175,7 @@ class Session:
         return CpuDeadline(used_so_far, cpu_s, min(cpu_s * self._patience, left_s), look_s)
 
     def note(self, output: Any, blocked: Any) -> None:
-        """Keep what came with an answer: what the code printed, and what it tried that it may not."""
+        """Keep what came with a reply: what the code printed, and what it tried that it may not."""
         if isinstance(output, str):
             self.output = (self.output + output)[: self._limits.output_kb << 10]
         if isinstance(blocked, list):
@@ -188,13 +188,13 @@ class Session:
         if deadline.slept:
             self._patience = 1  # it has shown that it sleeps, and waiting for that once is enough
 
-    def _explain(self, answer: Answer) -> Answer:
+    def _explain(self, reply: Reply) -> Reply:
         """Give up the child, and say for a crash how it ended."""
         assert self._child is not None
         end = self._end_child(self._child)
-        if answer.kind != "crashed" or answer.payload is not None:
-            return answer
-        return Answer("timeout") if end.status == -signal.SIGXCPU else Answer("crashed", describe(end))
+        if reply.kind != "crashed" or reply.payload is not None:
+            return reply
+        return Reply("timeout") if end.status == -signal.SIGXCPU else Reply("crashed", describe(end))
 
 
 def describe(end: End) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rlm_core.records import Usage
-from rlm_core.sandbox.child import Answer, Child, parse
+from rlm_core.sandbox.child import Child, Reply, parse
 from rlm_core.sandbox.connection import Outgrown
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.sandbox import Zygotes
@@ -43,7 +43,7 @@ class Findings:
     """What was asked of the code's objects; see `Link` in inside/proxy.py."""
     outcomes: dict[str, TestOutcome] = field(default_factory=dict)
     """By id, of the tests that were run."""
-    not_loaded: Answer | None = None
+    not_loaded: Reply | None = None
     """What came of loading the code, if it could not be loaded."""
     reason: str = ""
     """Why tests could not be run, or not all of them."""

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Case, Cases, Problem
 from rlm_core.records import CaseResult, Record
-from rlm_core.sandbox.child import Answer as Reply
+from rlm_core.sandbox.child import Reply
 from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
 from rlm_core.sandbox.limits import Limits
 from rlm_core.sandbox.sandbox import Sandbox, Zygotes

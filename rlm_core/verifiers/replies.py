@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rlm_core.sandbox.child import Answer as Reply
+from rlm_core.sandbox.child import Reply
 from rlm_core.sandbox.text import GARBAGE, readable
 
 

@@ -24,7 +24,7 @@ from rlm_core.errors import SandboxUnavailable
 from rlm_core.records import Usage
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sandbox.backends import Launch, landlock
-from rlm_core.sandbox.child import Answer as Reply
+from rlm_core.sandbox.child import Reply
 from rlm_core.sandbox.interpreter import INSIDE, Interpreter
 from rlm_core.selftest import LIMITS, MODES, Mode, SelfTest, Tried, answers, canaries, machinery, run, self_test
 from rlm_core.selftest.answers import BundledAnswer, bundled
