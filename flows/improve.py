@@ -14,7 +14,7 @@ from flows.endings import when_stopped
 from flows.iterate import iterate
 from rlm_core.config_file import load_config
 from rlm_core.progress import pause, stopping_on_signals
-from rlm_core.series import Limits, Series
+from rlm_core.series import Series, SeriesLimits
 from tasks.events import tell
 
 
@@ -51,8 +51,8 @@ def improve(
     late = hours_late(_this_run())
     if late_hours is not None and late > late_hours:
         ended = f"skipped: it is {late:.1f} hours late, and late_hours is {late_hours:g}"
-        return _ended(ended, Series(Limits()))
-    series = Series(Limits(iterations, stalled_after, hours))
+        return _ended(ended, Series(SeriesLimits()))
+    series = Series(SeriesLimits(iterations, stalled_after, hours))
     with stopping_on_signals():
         ended = _run(config, series, pause_s)
     if series.stalled:

@@ -147,7 +147,7 @@ class Any_(Record):
     of: Annotated[tuple["Verifier", ...], Field(min_length=1)]
 
 
-class Weight(Record):
+class WeightedPart(Record):
     """A part of a weighted verifier."""
 
     weight: Annotated[float, Field(gt=0, le=1e6)]
@@ -158,7 +158,7 @@ class Weighted(Record):
     """The weighted mean of several verifiers' scores; it passes from `pass_at` on."""
 
     kind: Literal["weighted"] = "weighted"
-    of: Annotated[tuple[Weight, ...], Field(min_length=1)]
+    of: Annotated[tuple[WeightedPart, ...], Field(min_length=1)]
     pass_at: PassAt = 1.0
 
 
@@ -171,7 +171,7 @@ Mode = Literal["cases", "pytest"]
 CODE = (Cases, Pytest)
 """Verifiers that run the code of an answer; the others look at its text."""
 
-for _composed in (All, Any_, Weight, Weighted):
+for _composed in (All, Any_, WeightedPart, Weighted):
     _composed.model_rebuild()
 
 

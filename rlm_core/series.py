@@ -8,7 +8,7 @@ from rlm_core.records import Outcome
 
 
 @dataclass(frozen=True)
-class Limits:
+class SeriesLimits:
     """What ends a series, whichever comes first."""
 
     iterations: int = 0
@@ -23,7 +23,7 @@ class Limits:
 class Series:
     """The iterations of one run of `improve`."""
 
-    limits: Limits
+    limits: SeriesLimits
     outcomes: list[Outcome] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
     _longest_s: float = 0.0

@@ -10,10 +10,10 @@ import pytest
 from rlm_core import progress
 from rlm_core.errors import Interrupted
 from rlm_core.records import Outcome
-from rlm_core.series import Limits, Series
+from rlm_core.series import Series, SeriesLimits
 
 
-def after(outcomes: Sequence[str], limits: Limits, seconds: float = 60.0) -> Series:
+def after(outcomes: Sequence[str], limits: SeriesLimits, seconds: float = 60.0) -> Series:
     series = Series(limits)
     for outcome in outcomes:
         series.add(cast(Outcome, outcome), seconds)
@@ -21,12 +21,12 @@ def after(outcomes: Sequence[str], limits: Limits, seconds: float = 60.0) -> Ser
 
 
 def test_without_limits_it_never_ends() -> None:
-    assert after(["rejected"] * 1_000, Limits()).over() is None
+    assert after(["rejected"] * 1_000, SeriesLimits()).over() is None
 
 
 def test_so_many_iterations_are_run_and_no_more() -> None:
-    assert after(["accepted"], Limits(iterations=2)).over() is None
-    assert after(["accepted", "rejected"], Limits(iterations=2)).over() == "all 2 iterations are done"
+    assert after(["accepted"], SeriesLimits(iterations=2)).over() is None
+    assert after(["accepted", "rejected"], SeriesLimits(iterations=2)).over() == "all 2 iterations are done"
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_so_many_iterations_are_run_and_no_more() -> None:
     ],
 )
 def test_only_rejections_in_a_row_at_the_end_are_a_stall(outcomes: list[str], ends: bool) -> None:
-    reason = after(outcomes, Limits(stalled_after=2)).over()
+    reason = after(outcomes, SeriesLimits(stalled_after=2)).over()
     assert reason == ("stalled: 2 candidates in a row were rejected" if ends else None)
 
 
 def test_no_iteration_is_begun_that_would_end_too_late() -> None:
-    assert after([], Limits(hours=0.001)).over() is None, "the first one is always begun"
-    assert after(["accepted"], Limits(hours=1), seconds=3_500).over() is None
-    assert after(["accepted"], Limits(hours=1), seconds=3_500).over(pause_s=200) is not None
-    reason = after(["accepted"], Limits(hours=1), seconds=3_700).over()
+    assert after([], SeriesLimits(hours=0.001)).over() is None, "the first one is always begun"
+    assert after(["accepted"], SeriesLimits(hours=1), seconds=3_500).over() is None
+    assert after(["accepted"], SeriesLimits(hours=1), seconds=3_500).over(pause_s=200) is not None
+    reason = after(["accepted"], SeriesLimits(hours=1), seconds=3_700).over()
     assert reason == "60 minutes are left of 1 hours, and an iteration takes 62"
 
 
