@@ -41,7 +41,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     require_trackers(settings.trackers)
     with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
         iteration = begin(settings)
-        name_this_run(f"{iteration.name} · iteration {iteration.number}")
+        name_this_run(f"{iteration.project_name} · iteration {iteration.number}")
         catch_up(iteration, settings)
         stages = Stages(iteration, settings)
         proposals = stages.generate()

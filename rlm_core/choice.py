@@ -24,7 +24,8 @@ _LONGEST_REST = 31
 _OF_A_FILE = ("bank", "file")
 """Sources of problems that people keep in a file: what is no longer there, or there in other words, was withdrawn."""
 
-Level = tuple[str, str | None]
+Origin = tuple[str, str | None]
+"""A problem's source, and how hard it is said to be there."""
 
 
 def most_useful_first(
@@ -51,7 +52,7 @@ def most_useful_first(
 
     def key(problem: Problem) -> tuple[int, float]:
         own = tries.get(problem.id, ())
-        right, wrong = belief(own, iteration, rates.get(_level(problem), UNKNOWN))
+        right, wrong = belief(own, iteration, rates.get(_origin(problem), UNKNOWN))
         draw = np.random.default_rng(derive_seed(seed, iteration, "choice", problem.id)).beta(right, wrong)
         return rests_for(own, iteration), -spread(draw)
 
@@ -72,15 +73,15 @@ def rests_for(tries: Sequence[Try], iteration: int) -> int:
     return max(0, measured[-1].iteration + rest + 1 - iteration)
 
 
-def _rates(known: Sequence[TriedProblem], iteration: int) -> Mapping[Level, float]:
-    """Pass rate of each level, as if one right and one wrong answer had been seen beside those that were."""
-    sums: dict[Level, list[float]] = defaultdict(lambda: [1.0, 1.0])
+def _rates(known: Sequence[TriedProblem], iteration: int) -> Mapping[Origin, float]:
+    """Pass rate of each origin, as if one right and one wrong answer had been seen beside those that were."""
+    sums: dict[Origin, list[float]] = defaultdict(lambda: [1.0, 1.0])
     for each in known:
         right, wrong = faded(each.tries, iteration)
-        sums[_level(each.problem)][0] += right
-        sums[_level(each.problem)][1] += wrong
-    return {level: right / (right + wrong) for level, (right, wrong) in sums.items()}
+        sums[_origin(each.problem)][0] += right
+        sums[_origin(each.problem)][1] += wrong
+    return {origin: right / (right + wrong) for origin, (right, wrong) in sums.items()}
 
 
-def _level(problem: Problem) -> Level:
+def _origin(problem: Problem) -> Origin:
     return problem.provenance.source, problem.difficulty

@@ -49,8 +49,7 @@ class Iteration(Record):
     """On the monotonic clock: the other one may jump."""
 
     @property
-    def name(self) -> str:
-        """Of the project."""
+    def project_name(self) -> str:
         return Path(self.project).name
 
     def stage_seed(self, stage: str) -> int:

@@ -13,7 +13,7 @@ from rlm_core.errors import ModelError, one_line
 from rlm_core.model.adapter_layers import put_on, unpacked_on_cpu
 from rlm_core.model.base_model import base_path, end_token_ids
 from rlm_core.model.language import Language
-from rlm_core.model.policy import Policy, Scorer
+from rlm_core.model.policy import BaseLogprobs, Policy
 from rlm_core.model.shared_prompt import use_shared_attention
 from rlm_core.records import AdapterRef
 
@@ -91,7 +91,7 @@ def load_language(base: str) -> Language:
 
 
 @contextmanager
-def base_scorer(policy: Policy) -> Iterator[Scorer]:
+def base_logprobs(policy: Policy) -> Iterator[BaseLogprobs]:
     """What scores answers as the base of a policy does, for the time of the block.
 
     LoRA layers are switched off. DoRA and full training leave nothing to switch off, so the base is loaded a second

@@ -32,8 +32,8 @@ from rlm_core.records import AdapterRef
 
 _log = logging.getLogger(__name__)
 
-Scorer = Callable[[mx.array, mx.array, float], mx.array]
-"""`Policy.answer_logprobs` of some policy, not differentiable."""
+BaseLogprobs = Callable[[mx.array, mx.array, float], mx.array]
+"""`Policy.answer_logprobs` of the base policy, not differentiable."""
 
 
 class Policy(Language):

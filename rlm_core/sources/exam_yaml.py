@@ -33,7 +33,7 @@ FIELDS = frozenset({"prompt"})
 _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x", re.ASCII: "a"}
 
 
-class Task(BaseModel):
+class Entry(BaseModel):
     """One entry of `tasks`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,46 +55,46 @@ class Task(BaseModel):
 
 
 def problem(entry: Any) -> tuple[Problem, Asking]:
-    """The problem that a task is, and how it is to be asked.
+    """The problem that an entry is, and how it is to be asked.
 
     Raises:
         ValueError: it is none, or its verifier is not known here.
     """
-    task = Task.model_validate_json(json.dumps(entry, allow_nan=False))
-    content = {"prompt": task.prompt, "verifier": _verifier_of(task), "reference": task.reference}
-    name = re.sub(r"\W", "_", str(task.id))
+    parsed = Entry.model_validate_json(json.dumps(entry, allow_nan=False))
+    content = {"prompt": parsed.prompt, "verifier": _verifier_of(parsed), "reference": parsed.reference}
+    name = re.sub(r"\W", "_", str(parsed.id))
     if name.isidentifier():
         content["entry_point"] = name
     asking = Asking(
-        k=task.k, max_tokens=task.max_tokens, temperature=task.temperature, top_p=task.top_p, seed=task.seed
+        k=parsed.k, max_tokens=parsed.max_tokens, temperature=parsed.temperature, top_p=parsed.top_p, seed=parsed.seed
     )
     return Problem.model_validate_json(json.dumps(content)), asking
 
 
-def _verifier_of(task: Task) -> dict[str, Any]:
-    if isinstance(task.verifier, dict):
-        return task.verifier
-    if task.verifier is None:
-        return _tested(task, {})
-    return _verifier(task, task.verifier, task.verifier_kwargs)
+def _verifier_of(entry: Entry) -> dict[str, Any]:
+    if isinstance(entry.verifier, dict):
+        return entry.verifier
+    if entry.verifier is None:
+        return _tested(entry, {})
+    return _verifier(entry, entry.verifier, entry.verifier_kwargs)
 
 
-def _verifier(task: Task, path: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _verifier(entry: Entry, path: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """One of our verifiers for one of that loop's, which is known by its file's name."""
     name = PurePosixPath(path).stem
     if name not in _VERIFIERS:
         known = ", ".join(sorted(_VERIFIERS))
         raise ValueError(f"verifier: {path!r} is not known; there are {known}, or one of ours: {{kind: function, …}}")
-    return _VERIFIERS[name](task, arguments)
+    return _VERIFIERS[name](entry, arguments)
 
 
-def _tested(task: Task, _arguments: dict[str, Any]) -> dict[str, Any]:
-    if not task.tests.strip():
+def _tested(entry: Entry, _arguments: dict[str, Any]) -> dict[str, Any]:
+    if not entry.tests.strip():
         raise ValueError("tests: are needed, or a verifier in their place")
-    return {"kind": "pytest", "tests": task.tests}
+    return {"kind": "pytest", "tests": entry.tests}
 
 
-def _regex(_task: Task, arguments: dict[str, Any]) -> dict[str, Any]:
+def _regex(_entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(pattern := arguments.get("pattern"), str):
         raise ValueError("verifier_kwargs.pattern: a regular expression is needed")
     flags = arguments.get("flags", 0)
@@ -102,13 +102,13 @@ def _regex(_task: Task, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "regex", "pattern": f"(?{letters}){pattern}" if letters else pattern}
 
 
-def _schema(_task: Task, arguments: dict[str, Any]) -> dict[str, Any]:
+def _schema(_entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(schema := arguments.get("schema"), dict):
         raise ValueError("verifier_kwargs.schema: must be the schema itself, not the name of a file")
     return {"kind": "json_schema", "json_schema": schema}
 
 
-def _composed(task: Task, arguments: dict[str, Any]) -> dict[str, Any]:
+def _composed(entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
     """Several at once. A weighted mean passed there as soon as one of its parts did, so it is an `any` here."""
     own = {"verifiers", "mode", "weights", "per_verifier_kwargs"}
     for_all = {name: value for name, value in arguments.items() if name not in own}
@@ -119,14 +119,14 @@ def _composed(task: Task, arguments: dict[str, Any]) -> dict[str, Any]:
     parts = []
     for part in arguments.get("verifiers") or []:
         path, extra = (part.get("path", ""), part.get("kwargs") or {}) if isinstance(part, dict) else (part, {})
-        parts.append(_verifier(task, str(path), {**for_all, **for_one.get(path, {}), **extra}))
+        parts.append(_verifier(entry, str(path), {**for_all, **for_one.get(path, {}), **extra}))
     mode = str(arguments.get("mode") or "all")
     if mode not in ("all", "any", "weighted") or not parts:
         raise ValueError("verifier_kwargs: compose needs verifiers, and the mode all, any or weighted")
     return {"kind": "all" if mode == "all" else "any", "of": parts}
 
 
-_VERIFIERS: dict[str, Callable[[Task, dict[str, Any]], dict[str, Any]]] = {
+_VERIFIERS: dict[str, Callable[[Entry, dict[str, Any]], dict[str, Any]]] = {
     "regex": _regex,
     "jsonschema": _schema,
     "pytest_verifier": _tested,

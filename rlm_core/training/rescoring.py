@@ -15,8 +15,8 @@ import mlx.core as mx
 import numpy as np
 
 from rlm_core import progress
-from rlm_core.model.loading import base_scorer
-from rlm_core.model.policy import Policy, Scorer
+from rlm_core.model.loading import base_logprobs
+from rlm_core.model.policy import BaseLogprobs, Policy
 from rlm_core.training.batches import Batch, MicroBatch, OfOneKind
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def scored(
         checked = [[_rescored(policy, batch, temperature) for batch in step] for step in steps]
     if not with_base:
         return checked
-    with base_scorer(policy) as base:
+    with base_logprobs(policy) as base:
         return [[_compared(base, batch, temperature) for batch in step] for step in checked]
 
 
@@ -98,7 +98,7 @@ def _measured(batch: MicroBatch, found: mx.array, rows: slice) -> MicroBatch:
     return replace(batch, mismatch=float(difference.sum()), compared=int(mask.sum()))
 
 
-def _compared(base: Scorer, batch: OfOneKind, temperature: float) -> OfOneKind:
+def _compared(base: BaseLogprobs, batch: OfOneKind, temperature: float) -> OfOneKind:
     if not isinstance(batch, MicroBatch):
         return batch
     reference = base(batch.prompt, batch.answers, temperature)

@@ -140,7 +140,7 @@ def problems_of(candidates: Sequence[Program], seed: int, known: Known, sandbox:
     redundant = _redundant(candidates, [each[:PROBES] for each in outcomes], sandbox)
     for number, program in enumerate(candidates):
         taken = PROBES - outcomes[number][:PROBES].count([])
-        behaviour = fingerprint(program, outcomes[number][:PROBES])
+        behaviour = behaviour_of(program, outcomes[number][:PROBES])
         if program in redundant or behaviour in known.behaviours or taken < _FEWEST_PROBES:
             continue
         rng = np.random.default_rng(derive_seed(seed, program.signature, "words"))
@@ -169,7 +169,7 @@ def probes(arguments: Sequence[Argument]) -> list[list[JsonValue]]:
     return _inputs(arguments, derive_seed("probes", *(argument.range for argument in arguments)), PROBES)
 
 
-def fingerprint(program: Program, outcomes: Outcomes) -> str:
+def behaviour_of(program: Program, outcomes: Outcomes) -> str:
     """What a program does: two programs are the same when they give the same for the same inputs."""
     return json.dumps([[argument.range for argument in program.arguments], outcomes])
 
