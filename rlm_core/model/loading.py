@@ -95,7 +95,7 @@ def base_logprobs(policy: Policy) -> Iterator[BaseLogprobs]:
     """What scores answers as the base of a policy does, for the time of the block.
 
     LoRA layers are switched off. DoRA and full training leave nothing to switch off, so the base is loaded a second
-    time; the copy's memory is free again when the block and whoever holds the scorer have ended.
+    time; the copy's memory is free again when the block and whoever holds what it gives have ended.
     """
     if policy.shape is None or policy.shape.kind == "lora":
         yield partial(_score_with_adapter_off, policy)
