@@ -10,12 +10,11 @@ from rich.table import Table
 from rlm_cli.exam import policy_of
 from rlm_core.comparison import ExamPair, compare, disagreement
 from rlm_core.errors import UsageError
+from rlm_core.exams.scores import CONFIDENCE
 from rlm_core.files import first_reason, read_given_text
 from rlm_core.pages.gate_page import SHOWN_OF_ID
 from rlm_core.records import ExamReport, Record, SuiteComparison
 from rlm_core.seeds import derive_seed
-
-_CONFIDENCE = 0.95
 
 _console = Console(highlight=False, markup=False)
 
@@ -28,11 +27,11 @@ def compare_reports(first: Path, second: Path, as_json: bool) -> None:
     """
     a, b = _report(first), _report(second)
     _check(first, second, a, b)
-    comparison = compare(ExamPair(a, b), derive_seed(a.seed, "compare"), _CONFIDENCE)
+    comparison = compare(ExamPair(a, b), derive_seed(a.seed, "compare"), CONFIDENCE)
     better, worse = _flips(a, b)
     if as_json:
         flips = {name: [flip.model_dump() for flip in on] for name, on in (("better_on", better), ("worse_on", worse))}
-        both = {"a": str(first), "b": str(second), "confidence": _CONFIDENCE}
+        both = {"a": str(first), "b": str(second), "confidence": CONFIDENCE}
         print(json.dumps(both | comparison.model_dump(mode="json") | flips))
     else:
         _print(comparison, a, b, better, worse)
@@ -83,7 +82,7 @@ def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: li
         table.add_row(f"pass@{k}", f"{a.pass_at[k]:.3f} → {b.pass_at[k]:.3f}")
     table.add_row(
         "difference",
-        f"{comparison.difference:+.3f} at pass@1 ({_CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}), "
+        f"{comparison.difference:+.3f} at pass@1 ({CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}), "
         f"p = {comparison.p_value:.4f} that so large a gain is chance"
         + (f", {comparison.p_worse:.4f} that so large a loss is" if comparison.p_worse is not None else ""),
     )

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from rlm_core.bootstrap import bootstrap_interval
 from rlm_core.errors import StageFailed
 from rlm_core.records import ExamReport, SuiteComparison
 from rlm_core.seeds import derive_seed
 
-_RESAMPLES = 9_999
 _OF_AN_EXAM = ("suite_digest", "k", "seed", "temperature", "top_p", "max_tokens")
 
 Floats = npt.NDArray[np.float64]
@@ -52,10 +52,10 @@ def disagreement(a: ExamReport, b: ExamReport) -> str | None:
     return f"{len(asked ^ others)} problems are in one of them only" if asked != others else None
 
 
-def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparison:
+def compare(pair: ExamPair, seed: int, confidence: float) -> SuiteComparison:
     """Candidate against incumbent, paired over problems.
 
-    The p-values are exact ones of `sign_flip_p_values`. The interval is the percentile bootstrap over problems.
+    The p-values are exact ones of `sign_flip_p_values`. The interval is `bootstrap_interval`'s.
 
     Args:
         seed: of the bootstrap.
@@ -66,14 +66,14 @@ def compare(pair: ExamPair, seed: int, confidence: float = 0.9) -> SuiteComparis
     differences = candidate - incumbent
     answers = pair.incumbent.k * len(differences)
     p_better, p_worse = sign_flip_p_values(differences)
-    low, high = _interval(differences, seed, confidence)
+    [low], [high] = bootstrap_interval(differences[:, None], derive_seed(seed, "bootstrap"), confidence)
     return SuiteComparison(
         suite=pair.incumbent.suite,
         suite_digest=pair.incumbent.suite_digest,
         incumbent=int(incumbent.sum()) / answers,
         candidate=int(candidate.sum()) / answers,
         difference=int(differences.sum()) / answers,
-        interval=(low / pair.incumbent.k, high / pair.incumbent.k),
+        interval=(float(low) / pair.incumbent.k, float(high) / pair.incumbent.k),
         p_value=float(p_better),
         p_worse=float(p_worse),
         better=int((differences > 0).sum()),
@@ -114,12 +114,3 @@ def sign_flip_p_values(differences: npt.NDArray[np.int64]) -> tuple[Floats, Floa
     at_least = 1 - at_most + np.take_along_axis(chances, observed, axis=-1)[..., 0]
     smallest = 0.5 ** (sizes > 0).sum(axis=-1)  # one choice of signs gives what was observed; below is rounding
     return np.clip(at_least, smallest, 1.0), np.clip(at_most, smallest, 1.0)
-
-
-def _interval(differences: npt.NDArray[np.int64], seed: int, confidence: float) -> tuple[float, float]:
-    generator = np.random.default_rng(derive_seed(seed, "bootstrap"))
-    drawn = generator.integers(0, len(differences), (_RESAMPLES, len(differences)))
-    means = differences[drawn].mean(axis=1)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)

@@ -1,6 +1,6 @@
 """pass@k: the unbiased estimate for a problem, its mean over a suite, and how sure that is.
 
-Axes: P problems, K values of k, R resamples.
+Axes: P problems, K values of k.
 """
 
 import math
@@ -8,13 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlm_core.bootstrap import bootstrap_interval
 from rlm_core.records import ProblemScore
 from rlm_core.seeds import derive_seed
 
 CONFIDENCE = 0.95
-_RESAMPLES = 9_999
-_CHUNK = 1_000_000
-"""Draws in memory at once."""
 _CUSTOMARY = (10, 100)
 
 
@@ -44,8 +42,7 @@ def mean_pass_at(
 ) -> tuple[dict[int, float], dict[int, tuple[float, float]]]:
     """Mean pass@k over the problems all of whose samples were judged, for each of `ks_for`, and its interval.
 
-    The interval is the percentile bootstrap over problems: it tells how the mean would vary with other problems of the
-    same kind and other samples together.
+    The interval is `bootstrap_interval`'s with CONFIDENCE.
 
     Returns:
         pass@k by k, and intervals by k; both empty when no problem is complete.
@@ -55,21 +52,8 @@ def mean_pass_at(
     if not complete:
         return {}, {}
     passed_P_K = np.array([[pass_at_k(samples, score.correct, k) for k in ks] for score in complete])
-    low_K, high_K = _interval(passed_P_K, derive_seed(seed, "pass_at"))
+    ends = bootstrap_interval(passed_P_K, derive_seed(seed, "pass_at"), CONFIDENCE)
+    low_K, high_K = (np.clip(end_K, 0.0, 1.0) for end_K in ends)
     # Summed in order, as a person would check it; NumPy adds pairwise, which differs in the last bit.
     means = {k: sum(column) / len(complete) for k, column in zip(ks, passed_P_K.T.tolist(), strict=True)}
     return means, {k: (float(low), float(high)) for k, low, high in zip(ks, low_K, high_K, strict=True)}
-
-
-def _interval(values_P_K: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The percentile interval of the mean over P, for each column."""
-    generator = np.random.default_rng(seed)
-    count = len(values_P_K)
-    at_once = max(1, _CHUNK // values_P_K.size)
-    means = [
-        values_P_K[generator.integers(0, count, (min(at_once, _RESAMPLES - done), count))].mean(axis=1)
-        for done in range(0, _RESAMPLES, at_once)
-    ]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail], axis=0)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

@@ -1,5 +1,6 @@
 """Two policies on one suite: numbers against hand and slow references, and exams that cannot be compared."""
 
+import tracemalloc
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from rlm_core.bootstrap import bootstrap_interval
 from rlm_core.comparison import ExamPair, compare, sign_flip_p_values
 from rlm_core.errors import StageFailed
 from tests.core.exam_reports import pair, report
@@ -26,21 +28,21 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
 
 
 def test_equal_policies_have_no_difference_and_p_1() -> None:
-    result = compare(pair([2] * 20, [2] * 20), seed=0)
+    result = compare(pair([2] * 20, [2] * 20), seed=0, confidence=0.9)
     assert (result.incumbent, result.candidate, result.difference) == (0.5, 0.5, 0.0)
     assert (result.p_value, result.interval, result.better, result.worse) == (1.0, (0.0, 0.0), 0, 0)
 
 
 def test_a_gain_on_every_problem_is_sure() -> None:
-    few = compare(pair([0] * 10, [4] * 10), seed=0)
+    few = compare(pair([0] * 10, [4] * 10), seed=0, confidence=0.9)
     assert (few.difference, few.interval, few.better, few.worse) == (1.0, (1.0, 1.0), 10, 0)
     assert few.p_value == pytest.approx(1 / 1024)  # one of 2^10 choices of signs
-    many = compare(pair([0] * 40, [4] * 40), seed=0)
+    many = compare(pair([0] * 40, [4] * 40), seed=0, confidence=0.9)
     assert many.p_value == pytest.approx(0.5**40, abs=1e-12)
 
 
 def test_a_loss_on_every_problem_is_no_gain() -> None:
-    result = compare(pair([4] * 10, [0] * 10), seed=0)
+    result = compare(pair([4] * 10, [0] * 10), seed=0, confidence=0.9)
     assert (result.difference, result.p_value, result.better, result.worse) == (-1.0, 1.0, 0, 10)
 
 
@@ -57,7 +59,7 @@ def test_a_loss_on_every_problem_is_no_gain() -> None:
 def test_the_p_value_for_three_problems_is_as_counted_by_hand(
     incumbent: list[int], candidate: list[int], p_value: float
 ) -> None:
-    assert compare(pair(incumbent, candidate), seed=0).p_value == pytest.approx(p_value)
+    assert compare(pair(incumbent, candidate), seed=0, confidence=0.9).p_value == pytest.approx(p_value)
 
 
 @settings(max_examples=30, deadline=None)
@@ -67,15 +69,15 @@ def test_the_p_value_for_three_problems_is_as_counted_by_hand(
 @example(counts=[(1, 4), (3, 0)], seed=0)  # in fifths, 3 - 3 is not quite 0 in floating point
 def test_the_p_value_for_few_problems_is_exact(counts: list[tuple[int, int]], seed: int) -> None:
     incumbent, candidate = zip(*counts, strict=True)
-    result = compare(pair(incumbent, candidate, k=5), seed)
+    result = compare(pair(incumbent, candidate, k=5), seed, 0.9)
     assert result.p_value == pytest.approx(sign_flip_p_value([b - a for a, b in counts]))
     assert result.p_worse == pytest.approx(sign_flip_p_value([a - b for a, b in counts]))
     assert result.difference == pytest.approx(sum(b - a for a, b in counts) / (5 * len(counts)))
 
 
 def test_a_suite_of_one_problem_can_be_compared() -> None:
-    assert compare(pair([0], [4]), seed=0).p_value == pytest.approx(0.5)
-    assert compare(pair([4], [0]), seed=0).p_value == pytest.approx(1.0)
+    assert compare(pair([0], [4]), seed=0, confidence=0.9).p_value == pytest.approx(0.5)
+    assert compare(pair([4], [0]), seed=0, confidence=0.9).p_value == pytest.approx(1.0)
 
 
 def test_the_interval_holds_the_difference_and_narrows_with_less_confidence() -> None:
@@ -85,17 +87,27 @@ def test_the_interval_holds_the_difference_and_narrows_with_less_confidence() ->
     assert wide.interval[0] < narrow.interval[0] < wide.difference < narrow.interval[1] < wide.interval[1]
 
 
+def test_an_interval_over_many_problems_takes_little_memory_and_is_as_wide_as_the_formula_says() -> None:
+    values = np.arange(5_000)[:, None] % 2  # mean .5, of variance .25 / 5,000
+    tracemalloc.start()
+    [low], [high] = bootstrap_interval(values, seed=0, confidence=0.95)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (low, high) == pytest.approx((0.5 - 0.01386, 0.5 + 0.01386), abs=0.001)
+    assert peak < 60e6  # all draws at once would be 800 MB
+
+
 def test_problems_are_paired_by_id_and_not_by_place() -> None:
     incumbent, candidate = report([0, 4, 2]), report([1, 4, 2])
     shuffled = candidate.model_copy(update={"problems": candidate.problems[::-1]})
-    assert compare(ExamPair(incumbent, shuffled), 0) == compare(ExamPair(incumbent, candidate), 0)
-    assert compare(ExamPair(incumbent, shuffled), 0).better == 1
+    assert compare(ExamPair(incumbent, shuffled), 0, 0.9) == compare(ExamPair(incumbent, candidate), 0, 0.9)
+    assert compare(ExamPair(incumbent, shuffled), 0, 0.9).better == 1
 
 
 def test_the_seed_decides_the_interval_alone() -> None:
     noisy = pair([0, 1, 2, 3, 4, 0, 9] * 11, [1, 7, 1, 9, 3, 8, 2] * 11, k=9)
-    first, second = compare(noisy, seed=3), compare(noisy, seed=4)
-    assert first == compare(noisy, seed=3)
+    first, second = compare(noisy, seed=3, confidence=0.9), compare(noisy, seed=4, confidence=0.9)
+    assert first == compare(noisy, seed=3, confidence=0.9)
     assert first.interval != second.interval
     assert first.model_copy(update={"interval": second.interval}) == second
 

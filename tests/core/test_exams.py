@@ -14,10 +14,13 @@ from rlm_core.errors import InfrastructureFault
 from rlm_core.exams import key as keys
 from rlm_core.exams.key import code_version, exam_key
 from rlm_core.exams.scores import ks_for, mean_pass_at, pass_at_k
-from rlm_core.exams.sit import Exam, report_on, require_complete
+from rlm_core.exams.sit import Exam, report_on, require_complete, sit_exam
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, CaseResult, ExamReport, PolicyRef, ProblemScore, Recited, Rollout, Verdict
+from rlm_core.rollout import sample_rollouts
 from rlm_core.sandbox import Limits
+from rlm_core.seeds import derive_seed
+from rlm_core.sources import read_suite
 from rlm_core.sources.suite import Asking, Suite
 
 PROBLEMS = [
@@ -180,8 +183,10 @@ def test_a_suite_is_its_problems_whatever_their_order() -> None:
     assert Suite((a, b), {a.id: Asking(k=2)}).digest != Suite((a, b)).digest
 
 
-def report(*statuses: Any, unusable: int = 0) -> ExamReport:
-    """The report on two samples of each of the problems, judged like this; of the failed ones so many were not run."""
+def report(*statuses: Any, unusable: int = 0, on: Exam | None = None) -> ExamReport:
+    """The report on all samples of each of the problems, two unless the exam has more, judged like this; of the failed
+    ones so many were not run."""
+    sat = on or exam(samples=2)
     answers = [
         Rollout(
             problem_id=problem.id,
@@ -193,8 +198,8 @@ def report(*statuses: Any, unusable: int = 0) -> ExamReport:
             text="",
             finish_reason="length" if index else "stop",
         )
-        for problem in PROBLEMS
-        for index in (0, 1)
+        for problem in sat.suite.problems
+        for index in range(sat.samples)
     ]
     verdicts: list[Verdict] = []
     for answer, status in zip(answers, statuses, strict=True):
@@ -203,7 +208,7 @@ def report(*statuses: Any, unusable: int = 0) -> ExamReport:
         verdicts.append(
             Verdict(rollout_id=answer.id, problem_id=answer.problem_id, status=status, sandbox="s", cases=cases)
         )
-    return report_on(exam(samples=2), BASE, answers, verdicts, 1.0, 1.5)
+    return report_on(sat, BASE, answers, verdicts, 1.0, 1.5)
 
 
 def exam(askings: dict[str, Asking] | None = None, **evaluate: Any) -> Exam:
@@ -235,3 +240,51 @@ def test_an_answer_lost_to_a_fault_is_not_a_wrong_one_and_makes_the_exam_incompl
     assert made.infrastructure_faults == 1
     with pytest.raises(InfrastructureFault, match="1 answers on suite could not be judged"):
         require_complete(made)
+
+
+# ------------------------------------------------------------------------------------------ what a suite says itself
+
+EXAM = """
+tasks:
+  - {id: twice, prompt: Say 1., k: 2, seed: 5, top_p: 0.9, verifier: regex.py, verifier_kwargs: {pattern: "1"}}
+  - {id: plain, prompt: Say 2., verifier: regex.py, verifier_kwargs: {pattern: "2"}}
+  - {id: other, prompt: Say 3., seed: 6, temperature: 0.4, verifier: regex.py, verifier_kwargs: {pattern: "3"}}
+"""
+
+
+def exam_in_yaml(tmp_path: Path, **evaluate: Any) -> Exam:
+    path = tmp_path / "exam.yaml"
+    path.write_text(EXAM)
+    return Exam("suite", read_suite(str(path)), EvaluateSection(**evaluate), RolloutSection(), VerifySection(), 7)
+
+
+def test_a_suite_that_gives_ks_has_a_measure_of_its_own(tmp_path: Path) -> None:
+    passed, failed = "passed", "failed"
+    made = report(passed, failed, failed, passed, passed, failed, *[failed] * 3, on=exam_in_yaml(tmp_path, samples=3))
+    # pass@2 of one right in three is 1 - C(2, 2) / C(3, 2); pass@1 of two in three; pass@1 of none
+    assert made.pass_at_own_k == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
+    assert made.pass_at[1] == pytest.approx((1 / 3 + 2 / 3 + 0) / 3)
+    assert report(passed, failed, failed, failed).pass_at_own_k is None
+    assert exam_in_yaml(tmp_path, samples=1).samples == 2  # as many as its largest k needs
+
+
+def test_each_problem_is_asked_as_the_suite_says_and_each_sample_has_its_own_seed(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {}
+
+    def seen(policy: Any, problems: Any, section: RolloutSection, seed: int, **names: Any) -> list[Rollout]:
+        asked.update({problem.entry_point: (section.top_p, section.temperature) for problem in problems})
+        return sample_rollouts(policy, problems, section, seed, **names)
+
+    monkeypatch.setattr("rlm_core.exams.sit.sample_rollouts", seen)
+    sat = sit_exam(exam_in_yaml(tmp_path, max_tokens=8), PolicyRef(base=str(tiny_model), fingerprint="f"))
+    assert asked == {"twice": (0.9, 0.7), "plain": (1.0, 0.7), "other": (1.0, 0.4)}
+    own = {"twice": 5, "plain": 7, "other": 6}  # 7 is the exam's
+    expected = [
+        (score.problem_id, index, derive_seed(derive_seed(own[score.entry_point], "exam"), score.problem_id, index))
+        for score in sat.report.problems
+        for index in (0, 1)
+    ]
+    assert [(answer.problem_id, answer.index, answer.seed) for answer in sat.answers] == expected
+    assert sat.report.complete

@@ -1,5 +1,6 @@
 """`rlm init --from`: every key of mlxsmith's config has a fate, and what is kept does here what it did there."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,9 @@ def test_exams_are_copied_and_can_be_sat(rlm: Rlm, tmp_path: Path) -> None:
     for name in suites:
         suite = read_suite(str(tmp_path / "new" / f"{name.removesuffix('_suite')}.yaml"))
         assert suite.asking(suite.problems[0]).k == 4
+    sat = rlm("exam", "--json", "-c", "new/rlm.yaml", "-p", "empty", "-s", "new/benchmark.yaml")
+    assert sat.code == 0, sat.err
+    assert (json.loads(sat.out)["k"], json.loads(sat.out)["pass_at_own_k"]) == (4, 0.0)
     page = (tmp_path / "new" / "migrated.md").read_text()
     assert '| rlm.holdout_suite | "eval/holdout.yaml" | changed |' in page
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlm_core.rollout
+import tasks.gate
 from flows.iterate import iterate
 from rlm_cli.status import show_outcome
 from rlm_core import progress
@@ -20,7 +22,7 @@ from rlm_core.problems import Problem
 from rlm_core.progress import Progress
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.state.corpus import CorpusAnswer
-from rlm_core.state.ledger import open_ledger
+from rlm_core.state.ledger import Ledger, open_ledger
 from rlm_core.state.project import Project
 from rlm_core.summary import Summary
 from tests import tiny
@@ -340,6 +342,33 @@ def test_wrong_input_is_refused_before_any_work_and_not_tried_again(make_config:
         iterate(str(config))
     assert seen == []
     assert not project_of(config).ledger.exists()
+
+
+def test_what_a_run_that_was_killed_after_its_commit_did_not_tell_the_next_one_tells(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, told = make_config(), []
+    monkeypatch.setattr(tasks.gate, "tell", lambda _what, _project, payload: told.append(payload["iteration"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit", killed_after(Ledger.commit))
+        with pytest.raises(Killed):
+            iterate(str(config))
+    assert (told, (project_of(config).run(1) / "iteration.md").exists()) == ([], False)
+    iterate(str(config))
+    assert told == [1, 2]
+    assert (project_of(config).run(1) / "iteration.md").exists()
+
+
+class Killed(Exception):
+    """In the place of a signal that a test would not survive."""
+
+
+def killed_after(function: Callable[..., None]) -> Callable[..., None]:
+    def call(*arguments: Any) -> None:
+        function(*arguments)
+        raise Killed
+
+    return call
 
 
 def test_a_held_project_is_refused(make_config: MakeConfig) -> None:
