@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -13,11 +12,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from rlm_core.errors import StageFailed, UsageError
+from rlm_core.scratch import PARTIAL, is_left_over, partial_suffix
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
-
-_PARTIAL = ".partial-"
-"""What the name of a file begins with that is not whole yet; it ends with the id of the process that writes it."""
 
 
 def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
@@ -30,10 +27,10 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
         StageFailed: the disk is full or not writable.
     """
     temporary = None
-    suffix = f".p{os.getpid()}{path.suffix}"
+    suffix = partial_suffix(path.suffix)
     try:
         _make_directory(path.parent)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{_PARTIAL}{path.stem}-", suffix=suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{PARTIAL}{path.stem}-", suffix=suffix)
         os.close(handle)
         temporary = Path(name)
         write(temporary)
@@ -69,28 +66,11 @@ def remove_partial_files(directory: Path) -> None:
         StageFailed: one cannot be removed.
     """
     for path in files_below(directory):
-        if path.name.startswith(_PARTIAL) and not _is_being_written(path.name):
+        if path.name.startswith(PARTIAL) and is_left_over(path.name):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise StageFailed(f"cannot remove {path}: {error.strerror}") from error
-
-
-def _is_being_written(partial: str) -> bool:
-    """Whether the process that a partial file's name tells of is alive. One of our own id was killed before us: process
-    ids repeat, above all in containers."""
-    found = re.search(r"\.p(\d+)(\.[^.]+)?$", partial)
-    return found is not None and int(found[1]) != os.getpid() and _is_alive(int(found[1]))
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it is somebody else's
-        return True
-    return True
 
 
 def files_below(directory: Path) -> Iterator[Path]:

@@ -16,10 +16,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from rlm_core.cache import cache_dir
+from rlm_core.scratch import scratch_beside
 
 DISABLE = "RLM_NO_OPENBLAS"
 """Environment variable that leaves MLX with its own BLAS; `rlm doctor` compares with and without."""
@@ -82,8 +82,8 @@ def _forwarders(library: Path) -> Path:
     if compiler is None:
         raise OSError("no C compiler")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-        code, built = Path(directory, "forward.c"), Path(directory, "forward.so")
+    with scratch_beside(target) as directory:
+        code, built = directory / "forward.c", directory / "forward.so"
         code.write_text(source)
         command = [compiler, "-O1", "-shared", "-fPIC", str(code), str(library), "-o", str(built)]
         subprocess.run(command, check=True, capture_output=True)

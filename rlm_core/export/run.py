@@ -1,7 +1,6 @@
 """Exporting a policy: fused, examined again, described, and in place as a whole or not at all."""
 
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from rlm_core.model.base_model import base_path, fingerprint
 from rlm_core.model.device import device_policy, device_policy_to_train
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef
 from rlm_core.rollout import sample_rollouts
+from rlm_core.scratch import scratch_beside
 from rlm_core.sources import read_suite
 from rlm_core.state.ledger import FinishedIteration, open_ledger
 from rlm_core.state.project import Project
@@ -56,8 +56,8 @@ def export(config: Config, policy: str, target: Path, gguf: bool, say: Say = lam
     adapted = read_record(Path(evaluate.run_order(order, config).files["report"].path), ExamReport)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as directory:
-            built = Path(directory, target.name)
+        with scratch_beside(target) as directory:
+            built = directory / target.name
             exported = _build(built, target.name, order, who, who.adapter, config, adapted, gguf, say)
             built.rename(target)
     except OSError as error:

