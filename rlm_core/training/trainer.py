@@ -131,6 +131,8 @@ class Trainer:
         self.policy.model.eval()
         steps = self.scored(steps)
         metrics = self._resume()
+        if metrics:
+            write_jsonl(self.directory / "metrics.jsonl", metrics)
         loss_fn = policy_loss(self.section, self.experience.temperature)
         for number in range(len(metrics), len(steps)):
             metrics.append(self._step(number, steps[number], loss_fn))

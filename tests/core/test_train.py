@@ -140,7 +140,10 @@ def test_what_ends_the_stage_after_the_last_step_makes_it_repeat_none(
         stage()
     steps = len(taken)
     first = sha256_of(tmp_path / "adapter" / "adapters.safetensors")
+    metrics = (tmp_path / "metrics.jsonl").read_bytes()
+    (tmp_path / "metrics.jsonl").write_text("{\n")
     assert stage().files["adapters.safetensors"].sha256 == first
+    assert (tmp_path / "metrics.jsonl").read_bytes() == metrics
     assert steps >= 3
     assert taken == list(range(1, steps + 1))
 
