@@ -132,7 +132,7 @@ def rollback(
 @app.command()
 def prune(
     config: ConfigOption = Path(DEFAULT_CONFIG),
-    keep: Annotated[int, typer.Option(min=0, help="Newest iterations of which rollouts and verdicts stay, too.")] = 3,
+    keep: Annotated[int, typer.Option(min=0, help="Newest iterations of which everything stays.")] = 3,
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove; without it the command only shows what would go.")
     ] = False,

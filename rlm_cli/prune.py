@@ -24,7 +24,7 @@ def prune_project(project: Project, keep: int, yes: bool) -> None:
         for item in found:
             table.add_row(str(item.path.relative_to(project.root)), megabytes(item.bytes), item.reason)
         console.print(table)
-        total = f"{len(found)} directories, {megabytes(sum(item.bytes for item in found))}"
+        total = f"{len(found)} items, {megabytes(sum(item.bytes for item in found))}"
         if yes:
             back_up(project)  # what goes is what the ledger would be made anew from
             remove(found)

@@ -35,6 +35,10 @@ AdapterKind = Literal["lora", "dora", "full"]
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
+CREDENTIALS = re.compile(r"(?<=//)[^\s/?#]*@")
+"""What stands before the host in an address."""
+
+
 def _regular_expression(text: str) -> str:
     try:
         re.compile(text)
@@ -205,6 +209,13 @@ class RolloutSection(Section):
     fall_back_to_local: bool = False
     """server: sample a shard in this process when no server can be had, which the log then says. Else the shard is
     tried again, and then the iteration stops."""
+
+    @field_validator("servers")
+    @classmethod
+    def _no_secret_in_an_address(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        if any(CREDENTIALS.search(url) for url in servers):
+            raise ValueError("no user or password in an address: it is written into files and logs; server_token_env")
+        return servers
 
     @model_validator(mode="after")
     def _servers_can_do_it(self) -> "RolloutSection":
@@ -473,9 +484,9 @@ class Config(Section):
     gate: GateSection = GateSection()
     prefect: PrefectSection = PrefectSection()
     serve: ServeSection = ServeSection()
-    keep_iterations: Positive | None = None
-    """After each iteration, what `rlm prune --yes --keep` of this number would remove goes: rejected adapters, and
-    answers and verdicts of all but so many newest iterations. Null: nothing goes by itself."""
+    keep_iterations: Positive | None = 20
+    """After each iteration, what `rlm prune --yes --keep` of this number would remove goes: adapters that nothing leads
+    to, answers and verdicts of all but so many newest iterations. Null: nothing goes by itself."""
     trackers: tuple[Literal["wandb", "mlflow", "trackio"], ...] = ()
     """Experiment trackers that are told of each iteration when it has ended; each is an extra of the package."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from rlm_core.config import Config
+from rlm_core.config import CREDENTIALS, Config
 from rlm_core.errors import ConfigError, one_line
 from rlm_core.files import read_given_text
 
@@ -60,6 +60,7 @@ def _describe(error: ValidationError) -> str:
         text = f"{key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
     else:
         text = first["msg"].removeprefix("Value error, ")
+    text = CREDENTIALS.sub("…@", text)
     return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
 
 

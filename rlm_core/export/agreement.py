@@ -16,6 +16,7 @@ from rlm_core.records import ExamReport, Rollout, SuiteComparison
 _FLOAT32_NATS = 1e-3
 _HALF_NATS = 0.05
 """A fused weight is rounded once more than a weight with an adapter beside it; 16 bits keep three digits."""
+_CONFIDENCE = 0.9
 _LEAST_P = 0.01
 """The same seeds draw the same answers but where two tokens are as likely, so one exam in a hundred is generous."""
 
@@ -55,7 +56,7 @@ def require_equal_scores(adapted: ExamReport, fused: ExamReport) -> SuiteCompari
     Raises:
         StageFailed: their scores differ by more than sampling explains.
     """
-    compared = compare(ExamPair(adapted, fused), seed=adapted.seed)
+    compared = compare(ExamPair(adapted, fused), seed=adapted.seed, confidence=_CONFIDENCE)
     assert compared.p_worse is not None
     if min(compared.p_value, compared.p_worse) < _LEAST_P:
         raise StageFailed(

@@ -1,18 +1,19 @@
 """`rlm prune` and `rlm rollback`: nothing goes that can still be needed, and every way back leads somewhere."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from rlm_core.files import write_text
+from rlm_core.files import write_record, write_text
 from rlm_core.model.adapters import read_adapter
 from rlm_core.records import AdapterRef, Outcome
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.prune import keep_newest, removable, size_of
 from tests.core.conftest import Rlm, Settings, assert_refused, write
-from tests.core.test_ledger import BASE, decision
+from tests.core.test_ledger import BASE, decision, report
 
 
 @pytest.fixture
@@ -27,8 +28,10 @@ def project(tmp_path: Path) -> Project:
             run = project.run(number)
             for name in ("adapter/adapters.safetensors", "adapter/adapter_config.json"):
                 write_text(run / name, f"{number}" if name.endswith("tensors") else "{}")
-            for name in ("results/key", "rollouts/000.jsonl", "verdicts/000.jsonl", "exams/report.json", "gate.md"):
+            for name in ("results/key", "rollouts/000.jsonl", "verdicts/000.jsonl", "gate.md"):
                 write_text(run / name, "x" * 1_000)
+            _examine(run, "base")
+            _examine(run, read_adapter(run / "adapter").sha256)
             if outcome is None:
                 break
             candidate = read_adapter(run / "adapter")
@@ -37,6 +40,13 @@ def project(tmp_path: Path) -> Project:
             learner = ledger.lineage().learner
             incumbent = ledger.incumbent()
     return project
+
+
+def _examine(run: Path, policy: str) -> None:
+    stem = run / "exams" / policy
+    write_record(Path(f"{stem}.json"), report().model_copy(update={"policy": policy}))
+    for kind in ("answers", "verdicts"):
+        write_text(Path(f"{stem}.{kind}.jsonl"), "x" * 1_000)
 
 
 def files(project: Project) -> set[str]:
@@ -49,19 +59,54 @@ def found(project: Project, keep: int) -> set[str]:
 
 
 def test_adapters_go_that_nothing_leads_to(project: Project) -> None:
-    assert found(project, keep=99) == {"0002/adapter", "0004/adapter"}
+    adapters = {name for name in found(project, keep=0) if name.endswith("adapter")}
+    assert adapters == {"0002/adapter", "0004/adapter"}
+
+
+def test_of_the_newest_iterations_everything_stays(project: Project) -> None:
+    assert {name for name in found(project, keep=3) if name.endswith("adapter")} == {"0002/adapter"}
+    assert found(project, keep=5) == set()
 
 
 def test_old_answers_go_but_for_the_newest_and_for_what_has_not_ended(project: Project) -> None:
     old = {f"000{number}/{name}" for number in (1, 2, 3) for name in ("results", "rollouts", "verdicts")}
-    assert found(project, keep=2) - found(project, keep=99) == old
+    assert found(project, keep=2) == {*old, "0002/adapter", "0002/exams"}
     assert not [name for name in found(project, keep=0) if name.startswith("0006")]
+
+
+def test_exam_answers_stay_that_the_next_gate_may_show(project: Project) -> None:
+    """Those of the base and of each policy that can still be compared; of the others the reports alone."""
+    keep_newest(project, 2, lambda _: None)
+    kept = {path.name.partition(".")[0] for path in (project.run(2) / "exams").glob("*.jsonl")}
+    assert kept == {"base"}
+    assert len(list((project.run(2) / "exams").glob("*.json"))) == 2
+    assert len(list((project.run(3) / "exams").glob("*.jsonl"))) == 4
+
+
+def test_what_a_project_takes_stops_growing(tmp_path: Path) -> None:
+    project, sizes = Project(tmp_path / "project"), list[int]()
+    with open_ledger(project.ledger) as ledger:
+        ledger.begin(BASE, None)
+    for number in range(1, 9):
+        run = project.run(number)
+        for name in ("adapter/adapters.safetensors", "adapter/adapter_config.json", "rollouts/000.jsonl"):
+            write_text(run / name, f"{number}" * 100_000)
+        _examine(run, read_adapter(run / "adapter").sha256)
+        with open_ledger(project.ledger) as ledger:
+            rejected = decision(number, False).model_copy(update={"candidate": read_adapter(run / "adapter")})
+            ledger.commit(rejected, 0.3, [], {})
+        keep_newest(project, 3, lambda _: None)
+        sizes.append(size_of(project.runs))
+    growth = [after - before for before, after in pairwise(sizes)]
+    assert min(growth[:2]) > 300_000
+    assert max(growth[2:]) < 2_000
 
 
 def test_after_a_rollback_there_is_a_way_forward_still(project: Project) -> None:
     with open_ledger(project.ledger) as ledger:
         ledger.roll_back(1)
-    assert found(project, keep=99) == {"0002/adapter", "0004/adapter", "0005/adapter"}  # no longer on probation
+    adapters = {name for name in found(project, keep=0) if name.endswith("adapter")}
+    assert adapters == {"0002/adapter", "0004/adapter", "0005/adapter"}  # no longer on probation
 
 
 def test_the_first_adapter_of_a_project_stays(tmp_path: Path) -> None:
@@ -71,7 +116,7 @@ def test_the_first_adapter_of_a_project_stays(tmp_path: Path) -> None:
     with open_ledger(project.ledger) as ledger:
         ledger.begin(BASE, first)
         ledger.commit(decision(1, False), 0.3, [], {})
-    assert found(project, keep=99) == set()
+    assert found(project, keep=0) == set()
 
 
 def test_prune_shows_first_and_removes_when_told(
@@ -84,13 +129,13 @@ def test_prune_shows_first_and_removes_when_told(
     done = rlm("prune", "-c", config, "--keep", "2")
     assert done.code == 0, done.err
     assert "runs/0002/adapter" in done.out
-    assert "would remove 11 directories" in done.out
+    assert "would remove 11 items" in done.out
     assert files(project) == before
     done = rlm("prune", "-c", config, "--keep", "2", "--yes")
-    assert "removed 11 directories" in done.out
+    assert "removed 11 items" in done.out
     gone = before - files(project)
-    assert {name.split("/")[2] for name in gone} == {"adapter", "results", "rollouts", "verdicts"}
-    assert "would remove 0 directories" in rlm("prune", "-c", config, "--keep", "2").out
+    assert {name.split("/")[2] for name in gone} == {"adapter", "exams", "results", "rollouts", "verdicts"}
+    assert "would remove 0 items" in rlm("prune", "-c", config, "--keep", "2").out
 
 
 def test_the_setting_keeps_the_newest_and_says_what_went(project: Project) -> None:
@@ -101,7 +146,7 @@ def test_the_setting_keeps_the_newest_and_says_what_went(project: Project) -> No
     keep_newest(project, 2, said.append)
     assert found(project, keep=2) == set()
     assert before - files(project)
-    assert said == ["removed 11 directories, 0.0 MB, that nothing needs"]
+    assert said == ["removed 11 items, 0.0 MB, that nothing needs"]
     keep_newest(project, 2, said.append)
     assert len(said) == 1
 

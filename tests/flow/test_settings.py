@@ -151,7 +151,6 @@ NULLS = {
     "prefect.cluster": "node:1",
     "rollout.server_model": "m",
     "rollout.server_token_env": "TOKEN",
-    "keep_iterations": 3,
 }
 
 
