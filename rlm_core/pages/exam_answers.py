@@ -1,5 +1,6 @@
 """What was answered in an exam, as long as the run that sat it still has its files."""
 
+import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl
 from rlm_core.records import ExamReport, Rollout, Verdict
 from rlm_core.state.project import Project
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ def _read(answers: Path, verdicts: Path) -> Answers:
         passed = {verdict.rollout_id: verdict.passed for verdict in read_jsonl(verdicts, Verdict)}
         for rollout in read_jsonl(answers, Rollout):
             found[rollout.problem_id].append(GivenAnswer(rollout.text, passed[rollout.id]))
-    except (StageFailed, KeyError):
+    except (StageFailed, KeyError) as error:
+        _log.warning("the gate's page shows no answers: %s", _reason(error, answers))
         return {}
     return dict(found)
+
+
+def _reason(error: StageFailed | KeyError, answers: Path) -> str:
+    return f"{answers} has one without a verdict" if isinstance(error, KeyError) else str(error)

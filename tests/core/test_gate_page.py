@@ -147,10 +147,23 @@ def test_the_answers_of_an_exam_that_somebody_ordered_are_found_too(tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", ["report", "answers", "verdicts"])
-def test_answers_whose_files_are_damaged_are_gone(tmp_path: Path, damage: str) -> None:
+def test_answers_whose_files_are_damaged_are_gone_which_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
     project, mine = Project(tmp_path), report([1])
     path = sat(project.run(1), mine, "mine")
     name = "candidate-digest.json" if damage == "report" else f"candidate-digest.{damage}.jsonl"
     (path.parent / name).write_text("{")
     assert answers_behind(project, mine) == {}
     assert answers_behind(Project(tmp_path / "nowhere"), mine) == {}
+    if damage != "report":  # which belongs to another then, as far as can be told
+        [told] = caplog.messages
+        assert told.startswith(f"the gate's page shows no answers: {path.parent / name}:1 is not a readable ")
+
+
+def test_an_answer_without_a_verdict_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    project, mine = Project(tmp_path), report([1])
+    exams = sat(project, 1, mine, "mine").parent
+    (exams / "candidate-digest.verdicts.jsonl").write_text("")
+    assert answers_behind(project, mine) == {}
+    assert caplog.messages[0].endswith("candidate-digest.answers.jsonl has one without a verdict")
