@@ -9,6 +9,7 @@ tried again.
 import asyncio
 import logging
 import os
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,11 +30,17 @@ _READY_S = 30.0
 _HEALTH_EVERY_S = 10.0
 """How often it is asked while it answers: from a host that was cut off nothing comes, not even an error."""
 _BACK_EVERY_S = 2.0
-"""How often one that is gone is looked for."""
+"""How soon one that is gone, or refuses, is looked for; then after twice as long, and so on."""
+_BACK_AT_MOST_S = 10.0
+"""But no later than this: servers that are there again must be found within the patience that is usual."""
+_JITTER = 0.5
+"""Share by which such a wait is longer or shorter, so that those who wait do not all come at once."""
 _LOOK_EVERY_S = 0.5
 """How long a request to stop may go unnoticed."""
 
 _log = logging.getLogger(__name__)
+_chance = random.Random()
+"""Of its own: nothing that is drawn elsewhere may depend on how often a server was waited for."""
 
 
 class _Unusable(Exception):
@@ -87,6 +94,8 @@ class _Asking:
         self._faults: list[str] = []
         self._usable = set(section.servers)
         """Those that are asked, and in the beginning those of which nothing is known yet."""
+        self._answered = set[str]()
+        """Those that have answered since they were last found to be there."""
         self._last_sign = time.monotonic()
         """When a server answered, or was at work on it."""
 
@@ -114,14 +123,19 @@ class _Asking:
 
     async def _use(self, client: httpx.AsyncClient, url: str) -> None:
         """Ask a server whenever it is there."""
+        wait_s = _BACK_EVERY_S
         while True:
+            self._answered.discard(url)
             if await self._is_ready(client, url):
                 if url not in self._usable:
                     _log.warning("rollout: a server is asked again: %s", url)
                     self._usable.add(url)
                 await self._ask_one_server(client, url)
             self._usable.discard(url)
-            await asyncio.sleep(_BACK_EVERY_S)
+            if url in self._answered:
+                wait_s = _BACK_EVERY_S
+            await asyncio.sleep(wait_s * _chance.uniform(1 - _JITTER, 1 + _JITTER))
+            wait_s = min(2 * wait_s, _BACK_AT_MOST_S)
 
     def _places(self) -> int:
         """How many requests a server has at a time."""
@@ -156,7 +170,7 @@ class _Asking:
         raise AdapterError(f"{url} does not have the adapter {self._learner.name[:12]} of this project but {known}")
 
     def _leave_out(self, url: str, fault: _Unusable) -> None:
-        text = f"{url}: {fault}"
+        text = f"{url}: {_without_token(str(fault), self._section)}"
         if text not in self._faults:
             self._faults.append(text)
             _log.warning("rollout: a server is asked less or no more: %s", text)
@@ -197,6 +211,7 @@ class _Asking:
                 self._waiting.put_nowait(index)
                 raise
             self._done[index] = completion
+            self._answered.add(url)
             self._last_sign = time.monotonic()
             self._on_tokens(len(completion.tokens), 1)
             if len(self._done) == len(self._requests):
@@ -270,10 +285,22 @@ def _headers(section: RolloutSection) -> dict[str, str]:
     name = section.server_token_env
     if name is None:
         return {}
-    token = os.environ.get(name, "").strip()
+    token = _token(section)
     if not token:
         raise ConfigError(f"rollout.server_token_env = {name!r}: this environment variable is not set")
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"rollout.server_token_env = {name!r}: what it holds is no token: printable ASCII is allowed")
     return {"Authorization": f"Bearer {token}"}
+
+
+def _token(section: RolloutSection) -> str:
+    return os.environ.get(section.server_token_env or "", "").strip()
+
+
+def _without_token(text: str, section: RolloutSection) -> str:
+    """What a server says may repeat what it was sent."""
+    token = _token(section)
+    return text.replace(token, "…") if token else text
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> Any:

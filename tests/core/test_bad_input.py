@@ -57,6 +57,11 @@ SETTINGS = [
     ("verify.limits.depth", "deep", "verify.limits.depth = 'deep': Input should be a valid integer"),
     ("train.method", "ppo", "train.method = 'ppo': Input should be 'grpo', 'dr_grpo'"),
     ("train.learning_rate", 1, "train.learning_rate = 1: Input should be less than 1"),
+    (
+        "rollout.servers",
+        ["http://me:secret@host:1"],
+        "rollout.servers = ['http://…@host:1']: no user or password in an address",
+    ),
     ("train.learning_rate", float("nan"), "train.learning_rate = "),
     ("train.learning_rate", float("inf"), "train.learning_rate = "),
     ("train.betas", [0.9], "train.betas"),

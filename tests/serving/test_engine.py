@@ -1,5 +1,6 @@
 """Rollouts through servers: of the right policy, in the same distribution, and through what is left when one fails."""
 
+import asyncio
 import json
 import threading
 from collections import Counter
@@ -18,12 +19,13 @@ from scipy.stats import chi2_contingency
 
 from rlm_core import rollout
 from rlm_core.config import RolloutSection, ServeSection
-from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault
+from rlm_core.errors import AdapterError, ConfigError, InfrastructureFault, Interrupted
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.model.base_model import fingerprint
 from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout
 from rlm_core.rounds import Shard
+from rlm_core.serving import remote
 from rlm_core.serving.generator import library_arguments
 from tests import tiny
 from tests.serving.conftest import Served
@@ -135,6 +137,67 @@ def test_the_token_comes_from_the_environment(
         assert len(sample(None, **asked)) == 8
         with pytest.raises(InfrastructureFault, match="401"):
             sample(None, **through(running.url))
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "küche"])
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(
+    sample: Callable[..., list[Rollout]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    token: str,
+) -> None:
+    monkeypatch.setenv("RLM_TEST_TOKEN", token)
+    with pytest.raises(ConfigError, match=r"'RLM_TEST_TOKEN': .* printable ASCII is allowed") as caught:
+        sample(None, **through(NOBODY, server_token_env="RLM_TEST_TOKEN"))
+    assert token not in f"{caught.value} {caplog.text}"
+
+
+def test_a_token_that_a_server_repeats_is_not_shown(
+    sample: Callable[..., list[Rollout]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Telltale(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+            self.wfile.write(f"not with {self.headers['Authorization']}".encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("RLM_TEST_TOKEN", "secret-7")
+    with listening(Telltale) as url, pytest.raises(InfrastructureFault, match="403: not with Bearer …") as caught:
+        sample(None, **through(url, server_token_env="RLM_TEST_TOKEN"))
+    assert "not with Bearer …" in caplog.text
+    assert "secret-7" not in f"{caught.value} {caplog.text}"
+
+
+@pytest.mark.parametrize("ready", [False, True], ids=["gone", "refuses"])
+def test_a_server_without_an_answer_is_looked_for_after_twice_as_long_each_time_by_lot(
+    monkeypatch: pytest.MonkeyPatch, ready: bool
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 100:
+            raise Interrupted("enough")
+
+    async def is_ready(*_: object) -> bool:
+        return ready
+
+    async def ask(*_: object) -> None:
+        pass
+
+    section = RolloutSection.parse(through(NOBODY))
+    asking: Any = remote._Asking(PolicyRef(base="b", fingerprint="f"), None, [], section, lambda *_: None)  # type: ignore[arg-type]
+    monkeypatch.setattr(asking, "_is_ready", is_ready)
+    monkeypatch.setattr(asking, "_ask_one_server", ask)
+    monkeypatch.setattr(remote.asyncio, "sleep", sleep)
+    with pytest.raises(Interrupted):
+        asyncio.run(asking._use(None, NOBODY))
+    expected = [2.0, 4.0, 8.0] + [10.0] * 97
+    shares = [wait / usual for wait, usual in zip(waits, expected, strict=True)]
+    assert 0.5 <= min(shares) < 0.7 < 1.3 < max(shares) <= 1.5
 
 
 # ------------------------------------------------------------------------------------------------------ other servers
