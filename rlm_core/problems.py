@@ -285,3 +285,8 @@ class Problem(Record):
         if self.preamble:
             decides.append({"preamble": self.preamble})
         return digest(*decides)
+
+    @property
+    def identities(self) -> tuple[str | tuple[str, str], ...]:
+        """What two problems share that are the same: the id, or all that is asked for, whatever the cases are."""
+        return self.id, (self.prompt, self.entry_point)

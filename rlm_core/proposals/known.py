@@ -31,7 +31,7 @@ class _Group:
             self.holders[shingle].append(len(self.problems))
         self.shingles.append(own)
         self.problems.append(problem)
-        for key in _keys(problem):
+        for key in problem.identities:
             self.keys.setdefault(key, problem.entry_point)
 
     def nearest(self, own: frozenset[str], above: float) -> tuple[float, str]:
@@ -85,7 +85,7 @@ class KnownProblems:
     def repeated(self, problem: Problem, groups: Iterable[str]) -> tuple[str, str] | None:
         """Group and entry point of a known problem with the same content, or the same prompt and entry point."""
         for group in groups:
-            for key in _keys(problem):
+            for key in problem.identities:
                 if name := self._groups[group].keys.get(key):
                     return group, name
         return None
@@ -139,7 +139,3 @@ def shingles(prompt: str) -> frozenset[str]:
 def jaccard(a: frozenset[str], b: frozenset[str]) -> float:
     """|a ∩ b| / |a ∪ b|, and 0 for two empty sets."""
     return len(a & b) / len(a | b) if a or b else 0.0
-
-
-def _keys(problem: Problem) -> tuple[str | tuple[str, str], ...]:
-    return problem.id, (problem.prompt, problem.entry_point)

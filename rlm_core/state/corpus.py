@@ -31,8 +31,7 @@ def most_useful(answers: Iterable[CorpusAnswer], size: int | None = None) -> lis
     kept: list[CorpusAnswer] = []
     known: set[str | tuple[str, str]] = set()
     for answer in sorted(answers, key=_rank):
-        problem = answer.problem
-        names: set[str | tuple[str, str]] = {problem.id, (problem.prompt, problem.entry_point)}
+        names = set(answer.problem.identities)
         if not names & known:
             known |= names
             kept.append(answer)
