@@ -7,6 +7,7 @@ import numpy as np
 
 from rlm_core.answers import extract_code
 from rlm_core.problems import Cases, Problem
+from rlm_core.request import parsed
 from rlm_core.seeds import derive_seed
 from rlm_core.state.corpus import CorpusAnswer
 
@@ -66,11 +67,12 @@ def judged_by_cases(problems: Iterable[Problem]) -> list[Problem]:
 
 def problem_json(problem: Problem) -> str:
     """A problem in the form in which the model is asked to write one, with its first few cases."""
+    asked = parsed(problem.prompt)
     cases = [case for case in problem.cases if not case.raises][:_SHOWN_CASES]
     return json.dumps(
         {
             "id": problem.entry_point,
-            "description": problem.prompt.partition(" that ")[2] or problem.prompt,
+            "description": asked.what if asked else problem.prompt,
             "signature": problem.signature or problem.entry_point,
             "solution": problem.reference or "",
             "tests": [{"input": case.input, "expected": case.expected} for case in cases],

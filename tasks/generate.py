@@ -9,7 +9,7 @@ from tasks.stage import stage_task
 
 
 @stage_task(
-    version=5,
+    version=6,
     description="Problems are invented by the model and composed of primitives.",
     reads=["generate", "verify.sandbox", "verify.limits", "verify.container"],
     ignores=["generate.choice", "generate.problems"],

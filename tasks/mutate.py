@@ -8,7 +8,7 @@ from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import Result, results_of, stage_task
 
 
-@stage_task(version=3, description="Problems are varied.", reads=["mutate", "generate.bank", "generate.problems"])
+@stage_task(version=4, description="Problems are varied.", reads=["mutate", "generate.bank", "generate.problems"])
 def mutate(
     directory: str,
     learner: PolicyRef,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from rlm_core.problems import Problem
+from rlm_core.request import parsed
 
 _WORDS = 8
 _TOKENS = 20
@@ -20,8 +21,8 @@ _KEPT = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 
 def asked_words(prompt: str) -> list[str]:
     """The words of what a prompt asks for; the name of the function and the usual opening do not count."""
-    asked = re.sub(r"^Write a Python function `[^`]*` that ", "", prompt)
-    return re.findall(r"\w+", asked.lower())
+    asked = parsed(prompt)
+    return re.findall(r"\w+", (asked.what if asked else prompt).lower())
 
 
 def code_tokens(code: str) -> list[str]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rlm_core.files import first_reason
 from rlm_core.problems import Problem, Provenance
 from rlm_core.records import Rejection
+from rlm_core.request import request
 
 SHOWN_CHARS = 2_000
 """Longest part of a proposal that a rejection keeps."""
@@ -64,7 +65,7 @@ def _as_problem(content: dict[str, Any], origin: Provenance, domain: str) -> Pro
         raise ValueError("tests must be a list")
     solution = content.get("solution")
     fields = {
-        "prompt": f"Write a Python function `{signature.partition(' ->')[0]}` that {description.strip()}",
+        "prompt": request(signature.partition(" ->")[0], description.strip()),
         "entry_point": signature.partition("(")[0].strip(),
         "signature": signature,
         "domain": domain,

@@ -9,15 +9,17 @@ no, and one function applied to what another returns. What the new solution give
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 
 import numpy as np
 
 from rlm_core.problems import Cases, Change, Problem, Provenance
 from rlm_core.proposals.seen import admits
+from rlm_core.request import parsed, request
 from rlm_core.sources.procedural.compose import STARTS, STEPS
 
-_ASKED = re.compile(r"Write a Python function `(?P<name>\w+)\((?P<arguments>[\w, ]+)\)` that (?P<what>.+)\.", re.DOTALL)
+_SIGNATURE = re.compile(r"(?P<name>\w+)\((?P<arguments>[\w, ]+)\)")
 _YES_OR_NO = re.compile(r"returns True if (?P<when>[^.;]+?)(,? and False otherwise|,? otherwise False|,? else False)?")
 _FEWEST_CASES = 5
 _PARTNERS = 20
@@ -88,19 +90,39 @@ def rewritten(parents: Sequence[Problem], count: int, seed: int) -> list[Problem
     return list(islice(made, count))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A request that can be changed."""
+
+    name: str
+    arguments: str
+    """`a, b`"""
+    what: str
+    """What the function does, without the full stop at the end."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Asked | None":
+        """What a problem asks for, when it does so in the usual words."""
+        asked = parsed(problem.prompt)
+        signature = _SIGNATURE.fullmatch(asked.signature) if asked else None
+        if asked is None or signature is None or not asked.what.endswith("."):
+            return None
+        return cls(signature["name"], signature["arguments"], asked.what.removesuffix("."))
+
+
 def _usable(parent: Problem) -> bool:
     """Whether a problem has what is changed: a request in the usual form, a solution that can be read, and inputs."""
     if not parent.reference or not isinstance(parent.verifier, Cases) or parent.provenance.written_by_model:
         return False
-    asked = _ASKED.fullmatch(parent.prompt)
-    if asked is None or not all(name.strip().isidentifier() for name in asked["arguments"].split(",")):
+    asked = _Asked.of(parent)
+    if asked is None or not all(name.strip().isidentifier() for name in asked.arguments.split(",")):
         return False
     try:
         ast.unparse(ast.parse(parent.reference))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     called = f"{parent.entry_point}("
-    written = asked["name"] == parent.entry_point and (parent.signature or called).startswith(called)
+    written = asked.name == parent.entry_point and (parent.signature or called).startswith(called)
     return written and all(case.input for case in parent.cases)
 
 
@@ -147,13 +169,13 @@ def _otherwise_compared(parent: Problem, phrases: dict[str, str], change: Change
 
 def _number_after(phrase: str, parent: Problem) -> int | None:
     """The number that follows the phrase, when the description says it once, and nothing but plain words beside it."""
-    asked = _ASKED.fullmatch(parent.prompt)
-    if asked is None or _words(asked["what"]) - _PLAIN - set(re.findall(r"\w+", asked["arguments"])):
+    asked = _Asked.of(parent)
+    if asked is None or _words(asked.what) - _PLAIN - set(re.findall(r"\w+", asked.arguments)):
         return None
-    if _words(re.sub("^first ", "", asked["what"])) & _OPEN:  # another condition may leave another list
+    if _words(re.sub("^first ", "", asked.what)) & _OPEN:  # another condition may leave another list
         return None
-    found = re.findall(rf"\b{phrase} (\d{{1,9}})(?![\w.])", asked["what"])
-    every = re.findall(r"\d+", asked["what"])
+    found = re.findall(rf"\b{phrase} (\d{{1,9}})(?![\w.])", asked.what)
+    every = re.findall(r"\d+", asked.what)
     return int(found[0]) if len(found) == 1 and every.count(found[0]) == 1 else None
 
 
@@ -201,14 +223,14 @@ def _renamed(parent: Problem, solution: ast.Module, words: str, others: str, cha
 
 
 def _opposite_answer(parent: Problem) -> Problem | None:
-    asked = _ASKED.fullmatch(parent.prompt)
-    found = _YES_OR_NO.fullmatch(asked["what"]) if asked else None
+    asked = _Asked.of(parent)
+    found = _YES_OR_NO.fullmatch(asked.what) if asked else None
     if asked is None or found is None or re.search("True|False|return", found["when"]):
         return None
     if not all(isinstance(case.expected, bool) for case in parent.cases):
         return None
-    name, arguments = f"not_{parent.entry_point}", asked["arguments"]
-    prompt = f"Write a Python function `{name}({arguments})` that returns False if {found['when']}, and True otherwise."
+    name, arguments = f"not_{parent.entry_point}", asked.arguments
+    prompt = request(f"{name}({arguments})", f"returns False if {found['when']}, and True otherwise.")
     code = f"def {name}({arguments}):\n    return not {parent.entry_point}({arguments})\n"
     return _mutant(parent, name, prompt, f"{parent.reference}\n\n{code}", "opposite")
 
@@ -222,12 +244,12 @@ def _composed(parents: Sequence[Problem]) -> Iterator[Problem]:
 
 def _applied(outer: Problem, inner: Problem) -> Problem | None:
     """The problem of what `outer` makes of what `inner` returns, where that is like the inputs that it is asked for."""
-    ask_outer, ask_inner = _ASKED.fullmatch(outer.prompt), _ASKED.fullmatch(inner.prompt)
-    if ask_outer is None or ask_inner is None or "," in ask_outer["arguments"]:
+    ask_outer, ask_inner = _Asked.of(outer), _Asked.of(inner)
+    if ask_outer is None or ask_inner is None or "," in ask_outer.arguments:
         return None
-    if ". " in ask_outer["what"] + ask_inner["what"]:  # each is to be a part of one sentence
+    if ". " in ask_outer.what + ask_inner.what:  # each is to be a part of one sentence
         return None
-    if _words(ask_outer["what"]) & _TIED or _defined(outer) & _defined(inner):
+    if _words(ask_outer.what) & _TIED or _defined(outer) & _defined(inner):
         return None
     if outer.preamble or inner.preamble:  # one file cannot have both, and a solution is whole without
         return None
@@ -237,11 +259,12 @@ def _applied(outer: Problem, inner: Problem) -> Problem | None:
     cases = tuple(case for case in inner.cases if not case.raises and admits(seen, case.expected))
     if len(cases) < _FEWEST_CASES:
         return None
-    name, arguments = f"{outer.entry_point}_of_{inner.entry_point}", ask_inner["arguments"]
-    first, second = f"{inner.entry_point}({arguments})", f"{outer.entry_point}({ask_outer['arguments']})"
-    prompt = (
-        f"Write a Python function `{name}({arguments})` that returns `{outer.entry_point}({first})`. There `{first}` "
-        f"{ask_inner['what']}, and `{second}` {ask_outer['what']}. Write these two functions too."
+    name, arguments = f"{outer.entry_point}_of_{inner.entry_point}", ask_inner.arguments
+    first, second = f"{inner.entry_point}({arguments})", f"{outer.entry_point}({ask_outer.arguments})"
+    prompt = request(
+        f"{name}({arguments})",
+        f"returns `{outer.entry_point}({first})`. There `{first}` {ask_inner.what}, and `{second}` {ask_outer.what}. "
+        "Write these two functions too.",
     )
     code = f"def {name}({arguments}):\n    return {outer.entry_point}({first})\n"
     solution = f"{inner.reference}\n\n{outer.reference}\n\n{code}"

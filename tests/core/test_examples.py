@@ -7,7 +7,7 @@ import pytest
 
 from rlm_core import generate
 from rlm_core.config import GenerateSection, VerifySection
-from rlm_core.examples import examples_for, solved_problems
+from rlm_core.examples import examples_for, problem_json, solved_problems
 from rlm_core.files import write_jsonl
 from rlm_core.problems import Problem, Regex
 from rlm_core.records import FileRef, PolicyRef
@@ -72,6 +72,18 @@ def test_the_answer_that_passed_stands_for_a_missing_solution() -> None:
     [first, second] = solved_problems([answer(own), answer(bare)])
     assert first.reference == own.reference
     assert second.reference == "def f(n):\n    return n + 2\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "description"),
+    [
+        ("Write a Python function `f(n)` that adds 2 to what that is.", "adds 2 to what that is."),
+        ("Return the number that is larger by two.", "Return the number that is larger by two."),
+    ],
+)
+def test_only_the_opening_that_every_request_has_is_left_out_of_an_example(prompt: str, description: str) -> None:
+    problem = tiny.problem(2).model_copy(update={"prompt": prompt})
+    assert json.loads(problem_json(problem))["description"] == description
 
 
 def test_what_cannot_be_an_example_is_left_out() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlm_core.request import request
 from rlm_core.sources.procedural.compose import Link, Program
 from rlm_core.sources.procedural.primitives import LISTS, Argument, Kind, Start
 
@@ -46,7 +47,7 @@ def prompt(program: Program, rng: np.random.Generator) -> str:
     if len(program.links) > 1 and (at_once.count(" among ") > 1 or rng.random() >= _AT_ONCE):
         at_once = ""
     asked = f"returns {at_once}" if at_once else words.step_by_step(program)
-    return f"Write a Python function `{program.entry_point}({names})` that {asked}."
+    return request(f"{program.entry_point}({names})", f"{asked}.")
 
 
 def _is_clear(program: Program) -> bool:
