@@ -8,6 +8,7 @@ from rlm_core.config import Config
 from rlm_core.files import remove_partial_files, write_json
 from rlm_core.judging import open_configured
 from rlm_core.model.adapters import WEIGHTS, base_policy, check_adapter, check_trainable, first_adapter
+from rlm_core.model.base_model import base_path, check_base_weights
 from rlm_core.records import (
     AdapterRef,
     FileRef,
@@ -90,6 +91,7 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
     base = base_policy(config, say)
     first = None if is_begun(Project(Path(config.project)).ledger) else first_adapter(config)
     check_trainable(config.model.base, first, config.train.adapter)
+    check_base_weights(base_path(config.model.base))
     return base
 
 

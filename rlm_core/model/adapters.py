@@ -11,6 +11,7 @@ from rlm_core.config import AdapterKind, AdapterSection, Config
 from rlm_core.errors import AdapterError, one_line
 from rlm_core.files import first_reason, sha256_of, write_json
 from rlm_core.model.base_model import base_path, fingerprint, number_of_layers, quantisation_bits
+from rlm_core.model.tensors import damage_of
 from rlm_core.records import AdapterRef, PolicyRef
 
 WEIGHTS = "adapters.safetensors"
@@ -61,13 +62,25 @@ def first_adapter(config: Config) -> AdapterRef | None:
     """What a project of this config begins with, or would begin with; None is the base model alone.
 
     Raises:
-        AdapterError: it is no adapter, or one for another base.
+        AdapterError: it is no adapter, or one for another base, or its weights cannot be loaded.
     """
     if config.model.adapter is None:
         return None
     adapter = read_adapter(config.model.adapter)
     check_adapter(config.model.base, adapter)
+    _check_weights(adapter)
     return adapter
+
+
+def _check_weights(adapter: AdapterRef) -> None:
+    """Refuse an adapter from elsewhere whose weights cannot be loaded.
+
+    Raises:
+        AdapterError: naming the file and what is wrong with it.
+    """
+    path = Path(adapter.path, WEIGHTS)
+    if damage := damage_of(path):
+        raise AdapterError(f"{path} cannot be loaded: {damage}")
 
 
 def read_adapter_config(adapter: AdapterRef) -> dict[str, Any]:

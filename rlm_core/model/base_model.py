@@ -11,6 +11,7 @@ from rlm_core.config import DEFAULT_MODEL
 from rlm_core.errors import ModelError, one_line
 from rlm_core.files import FileState, digest, state_of
 from rlm_core.model.default_model import fetch_default_model
+from rlm_core.model.tensors import damage_of
 
 _HUB_FILES = ["*.json", "model*.safetensors", "*.model", "*.jinja"]
 """What mlx-lm needs of a model on the hub."""
@@ -50,6 +51,22 @@ def _from_hub(base: str) -> Path:
     except Exception as error:
         reason = one_line(error, 160)
         raise ModelError(f"model.base = {base!r}: not a local directory and not on the hub: {reason}") from error
+
+
+def check_base_weights(path: Path) -> None:
+    """Refuse a base model whose weights are not all there or cannot be loaded, before a project is bound to it.
+
+    Raises:
+        ModelError: naming the file and what is wrong with it.
+    """
+    index = path / "model.safetensors.index.json"
+    named = _section(_read(index), "weight_map").values() if index.is_file() else ()
+    weights = {*path.glob("model*.safetensors"), *(path / str(name) for name in named)}
+    if not weights:
+        raise ModelError(f"{path} holds no model*.safetensors, so it is no whole model")
+    for file in sorted(weights):
+        if damage := damage_of(file):
+            raise ModelError(f"{file} cannot be loaded: {damage}")
 
 
 def fingerprint(path: Path) -> str:

@@ -163,7 +163,7 @@ def test_answers_whose_files_are_damaged_are_gone_which_is_said(
 
 def test_an_answer_without_a_verdict_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     project, mine = Project(tmp_path), report([1])
-    exams = sat(project, 1, mine, "mine").parent
+    exams = sat(project.run(1), mine, "mine").parent
     (exams / "candidate-digest.verdicts.jsonl").write_text("")
     assert answers_behind(project, mine) == {}
     assert caplog.messages[0].endswith("candidate-digest.answers.jsonl has one without a verdict")

@@ -1,18 +1,54 @@
 """What an iteration begins with: a project in which nothing is left of what was killed before."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
-from rlm_core.config import Config
+from rlm_core.config import AdapterSection, Config
 from rlm_core.config_file import load_config
-from rlm_core.errors import AdapterError
-from rlm_core.files import write_text
-from rlm_core.iteration import begin
+from rlm_core.errors import AdapterError, ModelError
+from rlm_core.files import write_json, write_text
+from rlm_core.iteration import begin, check
+from rlm_core.model.adapters import WEIGHTS, write_adapter_config
+from rlm_core.model.tensors import write_tensors
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import CHECKPOINT, Project
 from tests.core.conftest import Settings, write
 from tests.core.test_ledger import adapter, decision
+
+
+def cut(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-5])
+
+
+def longer(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x")
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"no weights at all " * 100)
+
+
+def without_arrays(path: Path) -> None:
+    path.write_bytes((2).to_bytes(8, "little") + b"{}")
+
+
+Harm = Callable[[Path], None]
+HARMS: list[tuple[Harm, str]] = [
+    (cut, r"cannot be loaded: its arrays take \d+ bytes and it has \d+"),
+    (longer, r"cannot be loaded: its arrays take \d+ bytes and it has \d+"),
+    (emptied, "cannot be loaded: it is no safetensors file"),
+    (garbage, "cannot be loaded: it is no safetensors file"),
+    (without_arrays, "cannot be loaded: it is no safetensors file"),
+]
 
 
 @pytest.fixture
@@ -23,6 +59,46 @@ def config(settings: Settings, tmp_path: Path) -> Config:
 @pytest.fixture
 def project(config: Config) -> Project:
     return Project(Path(config.project))
+
+
+@pytest.mark.parametrize(("harm", "said"), [*HARMS, (Path.unlink, r"holds no model\*\.safetensors")])
+def test_a_project_is_not_bound_to_a_base_whose_weights_cannot_be_loaded(
+    settings: Settings, tmp_path: Path, tiny_model: Path, harm: Harm, said: str
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    config = load_config(Path(write(tmp_path, {**settings, "model": {"base": str(base)}})))
+    harm(base / "model.safetensors")
+    with pytest.raises(ModelError, match=f"{base}.* {said}"):
+        begin(config)
+    assert not Project(Path(config.project)).root.exists()
+    shutil.copy(tiny_model / "model.safetensors", base)
+    assert begin(config).number == 1
+
+
+def test_weights_that_the_bases_index_names_must_be_there(settings: Settings, tmp_path: Path, tiny_model: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    write_json(base / "model.safetensors.index.json", {"weight_map": {"a": "model-2.safetensors"}})
+    config = load_config(Path(write(tmp_path, {**settings, "model": {"base": str(base)}})))
+    with pytest.raises(ModelError, match=r"model-2\.safetensors cannot be loaded: No such file"):
+        begin(config)
+
+
+@pytest.mark.parametrize(("harm", "said"), [*HARMS, (Path.unlink, r"is no adapter: adapters\.safetensors is missing")])
+def test_a_project_is_not_bound_to_a_first_adapter_whose_weights_cannot_be_loaded(
+    settings: Settings, tmp_path: Path, tiny_model: Path, harm: Harm, said: str
+) -> None:
+    adapter = tmp_path / "adapter"
+    write_adapter_config(adapter, str(tiny_model), AdapterSection(), 0, {})
+    write_tensors(adapter / WEIGHTS, {"a": mx.ones(3)})
+    model: dict[str, object] = {"base": str(tiny_model), "adapter": str(adapter)}
+    config = load_config(Path(write(tmp_path, {**settings, "model": model})))
+    check(config)
+    harm(adapter / WEIGHTS)
+    with pytest.raises(AdapterError, match=f"{adapter}.* {said}"):
+        begin(config)
+    assert not Project(Path(config.project)).root.exists()
 
 
 def test_the_checkpoint_of_an_iteration_that_has_ended_goes_and_the_own_one_stays(

@@ -192,7 +192,7 @@ def test_a_server_without_an_answer_is_looked_for_after_twice_as_long_each_time_
     asking: Any = remote._Asking(PolicyRef(base="b", fingerprint="f"), None, [], section, lambda *_: None)  # type: ignore[arg-type]
     monkeypatch.setattr(asking, "_is_ready", is_ready)
     monkeypatch.setattr(asking, "_ask_one_server", ask)
-    monkeypatch.setattr(remote.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(Interrupted):
         asyncio.run(asking._use(None, NOBODY))
     expected = [2.0, 4.0, 8.0] + [10.0] * 97
