@@ -34,7 +34,7 @@ def damage_of(path: Path) -> str | None:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length)) if length <= size - 8 else None
+            header: Any = json.loads(file.read(length)) if length <= size - 8 else None
         content = size - 8 - length
         end = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
     except OSError as error:
