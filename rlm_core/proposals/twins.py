@@ -5,11 +5,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from rlm_core.problems import Case, Cases, Problem
+from rlm_core.problems import Cases, Problem
 from rlm_core.sandbox import Sandbox
-from rlm_core.sandbox.inside.wire import Encoder
-from rlm_core.verifiers.cases import Raised, Unusable, Value, encoder_for, run_cases
-from rlm_core.verifiers.values import same
+from rlm_core.verifiers.cases import Value, encoder_for, passes, run_cases
 
 _AT_ONCE = 50
 """First cases that one call runs."""
@@ -44,7 +42,7 @@ def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Probl
     inputs = [case.input for other in alike for case in other.cases]
     encoder = encoder_for(sandbox.limits)
     results = iter(run_cases(sandbox, problem.reference, problem.entry_point, inputs) if inputs else [])
-    passed = [[_passes(next(results), case, other, encoder) for case in other.cases] for other in alike]
+    passed = [[passes(case, next(results), other, encoder) for case in other.cases] for other in alike]
     return next((other for other, each in zip(alike, passed, strict=True) if all(each)), None)
 
 
@@ -63,16 +61,9 @@ def _may_be_passed(reference: str, entry_point: str, others: Sequence[Problem], 
         outcomes: Any = result.value
         for other, outcome in zip(some, outcomes, strict=True):
             case = other.cases[0]
-            if _passes(Value(value=outcome[0]), case, other, encoder) if outcome else case.raises is not None:
+            if passes(case, Value(value=outcome[0]), other, encoder) if outcome else case.raises is not None:
                 found.append(other)
     return found
-
-
-def _passes(result: Value | Raised | Unusable, case: Case, problem: Problem, encoder: Encoder) -> bool:
-    if isinstance(result, Value):
-        got, wanted = encoder.encode(result.value), encoder.encode(case.expected)
-        return case.raises is None and same(got, wanted, problem.float_tolerance, problem.unordered)
-    return isinstance(result, Raised) and result.exception == case.raises
 
 
 def _shapes(problem: Problem) -> set[str]:

@@ -1,6 +1,6 @@
 """What judges an answer: one module per verifier, all of them reached through `judge`."""
 
-from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
+from rlm_core.verifiers.cases import judge_cases, run_cases
 from rlm_core.verifiers.judge import judge
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
 from rlm_core.verifiers.prepare import prepare
@@ -9,9 +9,6 @@ __all__ = [
     "Answer",
     "Bench",
     "Judgement",
-    "Raised",
-    "Unusable",
-    "Value",
     "judge",
     "judge_cases",
     "prepare",

@@ -29,8 +29,8 @@ class Value(Record):
 class Raised(Record):
     """A call that raised an exception."""
 
-    exception: str
-    """The nearest builtin class in its ancestry, which is what `Case.raises` can name."""
+    ancestry: tuple[str, ...]
+    """The builtin classes that it belongs to, the nearest first: what `Case.raises` can name."""
     message: str
 
 
@@ -38,6 +38,10 @@ class Unusable(Record):
     """A call that came to nothing that a case could expect: a crash, a timeout, a set …"""
 
     reason: str
+
+
+CallResult = Value | Raised | Unusable
+"""What one call of a reference came to."""
 
 
 def judge(_verifier: Cases, answer: Answer, problem: Problem, bench: Bench) -> Judgement:
@@ -86,9 +90,7 @@ def check_cases(problem: Problem, limits: Limits) -> None:
         _expected(encoder, number, case)
 
 
-def run_cases(
-    sandbox: Sandbox, code: str, entry_point: str, inputs: list[list[JsonValue]]
-) -> list[Value | Raised | Unusable]:
+def run_cases(sandbox: Sandbox, code: str, entry_point: str, inputs: list[list[JsonValue]]) -> list[CallResult]:
     """Call a function on several inputs and return what came, one result for each: for reference solutions.
 
     Raises:
@@ -102,7 +104,7 @@ def run_cases(
         except NotPlain as error:
             arguments.append(Unusable(reason=f"the input {error}"))
 
-    def job(zygotes: Zygotes) -> list[Value | Raised | Unusable]:
+    def job(zygotes: Zygotes) -> list[CallResult]:
         session = Session(zygotes.code, code, entry_point)
         reason = why_not_loaded(session.load(), entry_point)
         if reason:
@@ -112,6 +114,16 @@ def run_cases(
         ]
 
     return sandbox.run(job)
+
+
+def passes(case: Case, result: CallResult, problem: Problem, encoder: Encoder) -> bool:
+    """Whether a result is what a case of the problem expects, as when an answer is judged."""
+    match result:
+        case Value():
+            return _is_expected(encoder.encode(result.value), case, encoder.encode(case.expected), problem)
+        case Raised():
+            return case.raises in result.ancestry
+    return False
 
 
 # ------------------------------------------------------------------------------------------------------- preparation
@@ -140,18 +152,22 @@ def _expected(encoder: Encoder, number: int, case: Case) -> Tree:
 def _judge(reply: Reply, case: Case, expected: Tree, problem: Problem, limits: Limits) -> CaseResult:
     """What one answer is worth."""
     if reply.kind == "returned" and is_valid(reply.payload, limits.nodes, limits.depth):
-        right = case.raises is None and same(reply.payload, expected, problem.float_tolerance, problem.unordered)
+        right = _is_expected(reply.payload, case, expected, problem)
         return CaseResult(outcome="passed") if right else _failed(f"returned {show(reply.payload)}")
     if reply.kind == "unplain" and isinstance(reply.payload, str):
         return _failed(readable(f"returned a value that {reply.payload}"))
     if reply.kind == "raised" and (exception := exception_of(reply)):
         # A candidate may forge these names, and gains nothing: it could as well raise the exception.
-        if case.raises is not None and case.raises in exception.ancestry:
+        if case.raises in exception.ancestry:
             return CaseResult(outcome="passed")
         return CaseResult(outcome="raised", detail=f"raised {exception}")
     if reply.kind in ("timeout", "crashed", "not_run"):
         return CaseResult(outcome=reply.kind, detail=why_lost(reply))
     return CaseResult(outcome="garbage", detail=GARBAGE)
+
+
+def _is_expected(returned: Tree, case: Case, expected: Tree, problem: Problem) -> bool:
+    return case.raises is None and same(returned, expected, problem.float_tolerance, problem.unordered)
 
 
 def _failed(detail: str) -> CaseResult:
@@ -172,8 +188,7 @@ def _sum_up(results: list[CaseResult], reason: str, session: Session) -> Judgeme
     )
 
 
-def _result(reply: Reply, limits: Limits) -> Value | Raised | Unusable:
-    """What one call of a reference came to."""
+def _result(reply: Reply, limits: Limits) -> CallResult:
     if reply.kind == "returned" and is_valid(reply.payload, limits.nodes, limits.depth):
         try:
             return Value(value=to_json(reply.payload))
@@ -182,5 +197,5 @@ def _result(reply: Reply, limits: Limits) -> Value | Raised | Unusable:
     if reply.kind == "unplain" and isinstance(reply.payload, str):
         return Unusable(reason=readable(f"returned a value that {reply.payload}"))
     if reply.kind == "raised" and (exception := exception_of(reply)) and exception.ancestry:
-        return Raised(exception=readable(exception.ancestry[0]), message=readable(exception.message))
+        return Raised(ancestry=tuple(map(readable, exception.ancestry)), message=readable(exception.message))
     return Unusable(reason=why_lost(reply))

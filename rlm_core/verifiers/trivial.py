@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlm_core.problems import Case, Cases, Problem
-from rlm_core.sandbox.inside.wire import Encoder, NotPlain, Tree
+from rlm_core.sandbox.inside.wire import Encoder, NotPlain
 from rlm_core.sandbox.limits import Limits
+from rlm_core.verifiers.cases import encoder_for
 from rlm_core.verifiers.values import same
 
-_LIMITS = Limits()
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 _TRIVIAL_BODIES = (
     "return None",
@@ -38,7 +38,8 @@ def best_trivial_share(problem: Problem) -> float:
         return problem.trivial_share
     if not isinstance(problem.verifier, Cases):
         return 0.0
-    return max(_passed(problem, answer) for answer in _answers(problem)) / len(problem.cases)
+    encoder = encoder_for(Limits())
+    return max(_passed(problem, answer, encoder) for answer in _answers(problem)) / len(problem.cases)
 
 
 def _answers(problem: Problem) -> Iterator[Callable[[Case], Any]]:
@@ -74,22 +75,18 @@ def _raise(_case: Case) -> Any:
     raise TypeError
 
 
-def _passed(problem: Problem, answer: Callable[[Case], Any]) -> int:
+def _passed(problem: Problem, answer: Callable[[Case], Any], encoder: Encoder) -> int:
     """How many cases an answer passes; one that raises passes those that expect an exception, whichever it is."""
     passed = 0
     for case in problem.cases:
         try:
-            got = _tree(answer(case))
-            wanted = None if case.raises else _tree(case.expected)
+            got = encoder.encode(answer(case))
+            wanted = None if case.raises else encoder.encode(case.expected)
         except (IndexError, TypeError, NotPlain):
             passed += case.raises is not None
         else:
             passed += case.raises is None and same(got, wanted, problem.float_tolerance, problem.unordered)
     return passed
-
-
-def _tree(value: Any) -> Tree:
-    return Encoder(_LIMITS.nodes, _LIMITS.depth, _LIMITS.frame_mb).encode(value)
 
 
 def trivial_code(reference: str) -> list[str]:

@@ -12,6 +12,7 @@ from rlm_core.proposals.known import KnownProblems
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.twins import twin
 from rlm_core.sandbox import Limits, Sandbox, open_sandbox
+from rlm_core.verifiers import judge_cases
 
 PROPOSAL = Problem.model_validate(
     {
@@ -65,9 +66,12 @@ def test_one_that_wants_anything_else_is_none(sandbox: Sandbox, other: Problem) 
     assert twin(PROPOSAL, [other], sandbox) is None
 
 
-def test_an_exception_that_is_wanted_counts(sandbox: Sandbox) -> None:
-    both = exam({"input": [[1, 5]], "expected": 5}, {"input": [[]], "raises": "ValueError"})
-    assert twin(PROPOSAL, [both], sandbox) == both
+@pytest.mark.parametrize(("wanted", "counts"), [("ValueError", True), ("Exception", True), ("LookupError", False)])
+def test_an_exception_that_is_wanted_counts_as_in_verification(sandbox: Sandbox, wanted: str, counts: bool) -> None:
+    both = exam({"input": [[1, 5]], "expected": 5}, {"input": [[]], "raises": wanted})
+    assert (twin(PROPOSAL, [both], sandbox) == both) == counts
+    as_an_answer = both.model_copy(update={"entry_point": PROPOSAL.entry_point})
+    assert (judge_cases(sandbox, str(PROPOSAL.reference), as_an_answer).status == "passed") == counts
 
 
 def test_without_a_reference_nothing_is_known(sandbox: Sandbox) -> None:
