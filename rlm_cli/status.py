@@ -12,8 +12,9 @@ from rlm_core.inventions import in_words
 from rlm_core.phrases import counted, megabytes, scores, useful_groups
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
-from rlm_core.state.project import GATE_PAGE, Project
+from rlm_core.state.project import Project
 from rlm_core.state.prune import size_of
+from rlm_core.state.run import Run
 from rlm_core.summary import Summary
 
 _console = Console(highlight=False)
@@ -47,8 +48,9 @@ def show_outcome(result: Mapping[str, Any], project: Project) -> None:
         if comparison is not None:
             rows[name] = _compared(comparison)
     rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
-    run = project.run(summary.iteration)
-    rows["files"] = f"{_shown(run)}, {megabytes(size_of(run))}; {GATE_PAGE} there explains the decision"
+    run = Run(project.run(summary.iteration))
+    size = megabytes(size_of(run.directory))
+    rows["files"] = f"{_shown(run.directory)}, {size}; {run.gate_page.name} there explains the decision"
     rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
     _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
     _print_rows(rows)

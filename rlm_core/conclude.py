@@ -31,7 +31,8 @@ from rlm_core.rounds import asked_problems
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.ledger_backup import back_up
-from rlm_core.state.project import CHECKPOINT, DECISION, GATE_PAGE, Project
+from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -99,7 +100,7 @@ def explain(iteration: Iteration, config: Config, decision: GateDecision, traine
         )
     report = read_record(Path(trained.files["report"].path), TrainReport)
     text = page(decision, suites, config.gate, report, config.train)
-    write_text(Path(iteration.directory, GATE_PAGE), text)
+    write_text(Run(Path(iteration.directory)).gate_page, text)
     return text
 
 
@@ -118,9 +119,9 @@ def finish(
     Args:
         made: results of generate, mutate and filter, the last one holding the iteration's problems.
     """
-    directory = Path(iteration.directory)
+    run = Run(Path(iteration.directory))
     sampled = list(_all(rollouts, "rollouts", Rollout))
-    problems = asked_problems(directory, sampled)
+    problems = asked_problems(run, sampled)
     judged = list(_all(verdicts, "verdicts", Verdict))
     summary = summarise(
         iteration.number,
@@ -136,10 +137,10 @@ def finish(
         Inventions.of(made),
         len(problems) - int(str(made[-1].figures["problems"])),
     )
-    _remove_other_shards(directory, rollouts, verdicts)
-    write_jsonl(directory / "problem_metrics.jsonl", problem_metrics(problems, sampled, judged))
-    write_record(directory / "summary.json", summary)
-    write_record(directory / DECISION, decision)
+    _remove_other_shards(run, rollouts, verdicts)
+    write_jsonl(run.problem_metrics, problem_metrics(problems, sampled, judged))
+    write_record(run.summary, summary)
+    write_record(run.decision, decision)
     with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
         ledger.commit(
             decision,
@@ -151,7 +152,7 @@ def finish(
         )
     if decision.accepted:
         back_up(Project(Path(iteration.project)))
-    (directory / CHECKPOINT).unlink(missing_ok=True)
+    run.checkpoint.unlink(missing_ok=True)
     return summary
 
 
@@ -175,11 +176,11 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: E
     )
 
 
-def _remove_other_shards(directory: Path, rollouts: Sequence[StageResult], verdicts: Sequence[StageResult]) -> None:
+def _remove_other_shards(run: Run, rollouts: Sequence[StageResult], verdicts: Sequence[StageResult]) -> None:
     """Delete what a try with other settings left: who reads the directory later would take it for a part of this."""
-    for name, results in (("rollouts", rollouts), ("verdicts", verdicts)):
+    for name, directory, results in (("rollouts", run.rollouts, rollouts), ("verdicts", run.verdicts, verdicts)):
         own = {Path(result.files[name].path).name for result in results}
-        for path in (directory / name).glob("*.jsonl"):
+        for path in directory.glob("*.jsonl"):
             if path.name not in own:
                 path.unlink()
 

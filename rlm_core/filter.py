@@ -20,13 +20,13 @@ from rlm_core.proposals.twins import twin
 from rlm_core.proposals.written import written
 from rlm_core.records import FileRef, PolicyRef, Refusal, Rejection, StageResult
 from rlm_core.rollout import sample_rollouts
-from rlm_core.rounds import RESERVE
 from rlm_core.sandbox import Sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from rlm_core.verifiers import prepare
 
 
@@ -77,7 +77,7 @@ def run(
     figures = {"reserve": len(spare), "invented": _invented(answered, problems)}
     figures |= Claims.of(solved.proposals, answered).figures | solved.figures
     made = written(directory, "problems", problems, [*hopeless, *unsolved, *rejections], **figures)
-    files = {"reserve": FileRef.of(write_jsonl(directory / RESERVE, spare))}
+    files = {"reserve": FileRef.of(write_jsonl(Run(directory).reserve, spare))}
     return made.model_copy(update={"files": made.files | files})
 
 

@@ -21,7 +21,8 @@ from rlm_core.sources import read_problems
 from rlm_core.state.corpus_file import write_corpus
 from rlm_core.state.ledger import Base, is_begun, open_ledger
 from rlm_core.state.ledger_backup import back_up_if_behind
-from rlm_core.state.project import CHECKPOINT, DECISION, GATE_PAGE, Project
+from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from rlm_core.verifiers import Bench, prepare
 from rlm_core.verifiers.check import check_problems
 
@@ -116,17 +117,17 @@ def begin(config: Config) -> Iteration:
     for adapter in filter(None, {lineage.incumbent, lineage.learner}):
         check_adapter(config.model.base, adapter)
     check_trainable(config.model.base, lineage.learner, config.train.adapter)
-    directory = project.run(number)
+    run = Run(project.run(number))
     remove_partial_files(project.root)
-    for run in set(project.runs.glob("*")) - {directory}:
-        (run / CHECKPOINT).unlink(missing_ok=True)  # of an iteration that was killed after its commit
-    for left in (DECISION, GATE_PAGE):  # by a gate that was stopped before its commit
-        (directory / left).unlink(missing_ok=True)
-    write_json(directory / "config.json", config.dump())
+    for other in set(project.runs.glob("*")) - {run.directory}:
+        Run(other).checkpoint.unlink(missing_ok=True)  # of an iteration that was killed after its commit
+    for left in (run.decision, run.gate_page):  # by a gate that was stopped before its commit
+        left.unlink(missing_ok=True)
+    write_json(run.config, config.dump())
     return Iteration(
         number=number,
         project=str(project.root),
-        directory=str(directory),
+        directory=str(run.directory),
         base=base,
         incumbent=base.model_copy(update={"adapter": lineage.incumbent}),
         learner=base.model_copy(update={"adapter": lineage.learner}),
@@ -134,6 +135,6 @@ def begin(config: Config) -> Iteration:
         tries=lineage.tries,
         seed=derive_seed(config.seed, number),
         exam_seed=derive_seed(config.seed, "exams"),
-        corpus=write_corpus(directory, earlier, config) if earlier is not None else None,
+        corpus=write_corpus(run, earlier, config) if earlier is not None else None,
         started=time.monotonic(),
     )

@@ -24,6 +24,7 @@ from rlm_core.records import FileRef, PolicyRef, Rollout, StageResult
 from rlm_core.rounds import Shard, problems_of
 from rlm_core.seeds import derive_seed
 from rlm_core.serving.remote import answers_from_servers
+from rlm_core.state.run import Run
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def run(
     """
     mine = list(islice(problems_of(problems).values(), shard.first, shard.first + shard.problems))
     rollouts, seconds = _sampled(learner, mine, section, seed, part=shard.name)
-    path = write_jsonl(directory / "rollouts" / f"{shard.name}.jsonl", rollouts)
+    path = write_jsonl(Run(directory).rollouts / f"{shard.name}.jsonl", rollouts)
     return StageResult(
         files={"rollouts": FileRef.of(path)},
         figures={

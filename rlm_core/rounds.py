@@ -14,8 +14,7 @@ from rlm_core.config import RolloutSection
 from rlm_core.files import read_jsonl
 from rlm_core.problems import Problem
 from rlm_core.records import FileRef, Record, Rollout, StageResult
-
-RESERVE = "reserve.jsonl"
+from rlm_core.state.run import Run
 
 
 class Shard(Record):
@@ -111,13 +110,12 @@ def problems_of(file: FileRef) -> dict[str, Problem]:
     return {problem.id: problem for problem in read_jsonl(Path(file.path), Problem)}
 
 
-def asked_problems(directory: Path, rollouts: Sequence[Rollout]) -> list[Problem]:
+def asked_problems(run: Run, rollouts: Sequence[Rollout]) -> list[Problem]:
     """The iteration's problems, and those of its reserve that were answered, from its directory.
 
     Raises:
         StageFailed: a line is no problem.
     """
     answered = {rollout.problem_id for rollout in rollouts}
-    reserve = directory / RESERVE
-    spare = read_jsonl(reserve, Problem) if reserve.is_file() else []
-    return [*read_jsonl(directory / "problems.jsonl", Problem), *(each for each in spare if each.id in answered)]
+    spare = read_jsonl(run.reserve, Problem) if run.reserve.is_file() else []
+    return [*read_jsonl(run.made("problems"), Problem), *(each for each in spare if each.id in answered)]

@@ -13,13 +13,13 @@ from rlm_core.model.policy import Policy
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.seeds import derive_seed
 from rlm_core.state.corpus import CorpusAnswer
+from rlm_core.state.run import Run
 from rlm_core.training.batches import Experience, Rehearsed, experience_from, minibatches, with_rehearsed
 from rlm_core.training.rehearsal import choose, rehearsed, wanted
 from rlm_core.training.trainer import StepMetrics, Trainer
 from rlm_core.verify import require_few_faults
 
 OPTIMIZER_STATE = "optimizer.safetensors"
-REHEARSAL = "rehearsal.jsonl"
 VERSION = 3
 """Raised when the same inputs would give another candidate: neither stored results nor checkpoints count then."""
 
@@ -58,13 +58,14 @@ def run(
         {"run": str(directory), "iteration": iteration, "source_adapter": learner.adapter and learner.adapter.path},
         list(read_jsonl(Path(corpus.path), CorpusAnswer)) if corpus else [],
     )
-    files = {"report": FileRef.of(write_record(directory / "train.json", report))}
+    at = Run(directory)
+    files = {"report": FileRef.of(write_record(at.train_report, report))}
     if report.candidate is not None:
         adapter = Path(report.candidate.path)
         files |= {file.name: FileRef.of(file) for file in sorted(adapter.iterdir())}
-        files["metrics"] = FileRef.of(directory / "metrics.jsonl")
+        files["metrics"] = FileRef.of(at.metrics)
     if report.rehearsed:
-        files["rehearsal"] = FileRef.of(directory / REHEARSAL)
+        files["rehearsal"] = FileRef.of(at.rehearsal)
     return StageResult(files=files, figures=report.model_dump(mode="json", exclude={"candidate"}))
 
 
@@ -132,9 +133,9 @@ def _choose(
     count = wanted(answers, section.rehearsal.share)
     chosen = choose(corpus, count, section.rehearsal, derive_seed(seed, "rehearsal"))
     if chosen:
-        write_jsonl(directory / REHEARSAL, chosen)
+        write_jsonl(Run(directory).rehearsal, chosen)
     else:
-        (directory / REHEARSAL).unlink(missing_ok=True)  # of a try with other settings
+        Run(directory).rehearsal.unlink(missing_ok=True)  # of a try with other settings
     return chosen
 
 
@@ -159,6 +160,6 @@ def _train_on(
     if learner is not None:
         trainer.read_optimizer(Path(learner.path, OPTIMIZER_STATE))
     metrics = trainer.run(with_rehearsed(minibatches(experience.useful, section, seed), old))
-    adapter = directory / "adapter"
+    adapter = Run(directory).adapter
     trainer.write_optimizer(adapter / OPTIMIZER_STATE)
     return policy.save_adapter(adapter, origin), metrics

@@ -9,13 +9,14 @@ from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.judging import judge_rollouts, sandbox_used
 from rlm_core.records import FileRef, Rollout, StageResult, Verdict
 from rlm_core.rounds import problems_of
+from rlm_core.state.run import Run
 
 
 def run(directory: Path, problems: FileRef, rollouts: FileRef, section: VerifySection) -> StageResult:
     """The verify stage for one shard: judge its rollouts into `directory/verdicts/`, under the same file name."""
     source = Path(rollouts.path)
     verdicts = judge_rollouts(list(read_jsonl(source, Rollout)), problems_of(problems), section, part=source.stem)
-    path = write_jsonl(directory / "verdicts" / source.name, verdicts)
+    path = write_jsonl(Run(directory).verdicts / source.name, verdicts)
     return StageResult(
         files={"verdicts": FileRef.of(path)},
         figures={

@@ -10,6 +10,7 @@ from rlm_core.model.adapters import base_policy, check_adapter, first_adapter, r
 from rlm_core.records import AdapterRef, Examinee, Recited
 from rlm_core.state.ledger import is_begun, open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 
 RECITED = get_args(Recited.model_fields["recites"].annotation)
 
@@ -70,7 +71,7 @@ def _of_iteration(project: Project, number: int) -> AdapterRef:
             raise UsageError(f"iteration {number} made no adapter: {finished[number].reason}")
         return candidate
     try:
-        return read_adapter(project.run(number) / "adapter")
+        return read_adapter(Run(project.run(number)).adapter)
     except AdapterError as error:
         made = ", ".join(str(each) for each, decision in finished.items() if decision.candidate) or "none"
         raise UsageError(f"there is no adapter of iteration {number} in {project.root}; there are: {made}") from error

@@ -24,6 +24,7 @@ from rlm_core.scratch import scratch_beside
 from rlm_core.sources import read_suite
 from rlm_core.state.ledger import FinishedIteration, open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 
 _GREEDY_PROBLEMS = 8
 """Whose greedy answers are scored by both."""
@@ -122,7 +123,7 @@ def _fuse(built: Path, who: PolicyRef, exam: Exam) -> float:
 
 def _trained_with(adapter: AdapterRef, config: Config) -> dict[str, Any]:
     """What the run that made the adapter wrote down; where it came from elsewhere, the config of now."""
-    path = Path(adapter.path).parent / "config.json"
+    path = Run(Path(adapter.path).parent).config
     try:
         written: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):

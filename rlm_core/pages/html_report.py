@@ -10,7 +10,8 @@ from rlm_core.pages.curve import points, svg
 from rlm_core.pages.iteration_page import iteration_page, read_ended
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.state.ledger import FinishedIteration, Ledger
-from rlm_core.state.project import GATE_PAGE, Project
+from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 
 _SHOWN = 20
 """Newest iterations whose pages are in the file."""
@@ -53,7 +54,7 @@ def iteration_texts(project: Project, number: int) -> Iterator[str]:
         StageFailed: a file of the iteration is missing or damaged.
     """
     yield iteration_page(read_ended(project, number))
-    gate = project.run(number) / GATE_PAGE
+    gate = Run(project.run(number)).gate_page
     if gate.is_file():
         yield gate.read_text()
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
-from rlm_core.files import read_jsonl, read_record, read_shards
+from rlm_core.files import read_jsonl, read_record
 from rlm_core.inventions import in_words
 from rlm_core.pages.gate_page import heading
 from rlm_core.pages.markdown import code, fenced, side_by_side, table, wrapped
@@ -13,7 +14,8 @@ from rlm_core.phrases import counted, useful_groups
 from rlm_core.problems import Problem
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.rounds import asked_problems
-from rlm_core.state.project import DECISION, Project
+from rlm_core.state.project import Project
+from rlm_core.state.run import Made, Run
 from rlm_core.summary import Summary
 
 _SAMPLES = 3
@@ -43,22 +45,22 @@ def read_ended(project: Project, number: int) -> Ended:
     Raises:
         StageFailed: a file is missing or damaged; shards that are not there at all are not missed.
     """
-    run = project.run(number)
-    rollouts = read_shards(run / "rollouts", Rollout)
+    run = Run(project.run(number))
+    rollouts = run.read_rollouts()
     return Ended(
-        summary=read_record(run / "summary.json", Summary),
-        decision=read_record(run / DECISION, GateDecision),
+        summary=read_record(run.summary, Summary),
+        decision=run.read_decision(),
         problems=asked_problems(run, rollouts),
         rollouts=rollouts,
-        verdicts=read_shards(run / "verdicts", Verdict),
+        verdicts=run.read_verdicts(),
         proposed={
-            stage: (_rows(run / f"{name}.jsonl"), _rows(run / f"{name}.rejections.jsonl"))
-            for stage, name in (("generate", "proposals"), ("mutate", "mutants"))
+            "generate": (_rows(run.made("proposals")), _rows(run.rejections("proposals"))),
+            "mutate": (_rows(run.made("mutants")), _rows(run.rejections("mutants"))),
         },
         rejections=[
             rejection
-            for name in ("proposals", "mutants", "problems")
-            if (path := run / f"{name}.rejections.jsonl").is_file()
+            for path in map(run.rejections, get_args(Made))
+            if path.is_file()
             for rejection in read_jsonl(path, Rejection)
         ],
     )

@@ -7,6 +7,7 @@ from rlm_core.pages.iteration_page import iteration_page, read_ended
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 
 
 def write_pages(root: Path, number: int) -> dict[str, str]:
@@ -24,14 +25,10 @@ def write_pages(root: Path, number: int) -> dict[str, str]:
         "learning": learning_page(root.name, history),
     }
     for name, text in pages.items():
-        write_text(_file(project, number, name), text)
+        write_text(Run(project.run(number)).page(name), text)
     return pages
 
 
 def were_written(project: Project, number: int) -> bool:
     """Whether an iteration has its pages."""
-    return _file(project, number, "iteration").exists()
-
-
-def _file(project: Project, number: int, page: str) -> Path:
-    return project.run(number) / f"{page}.md"
+    return Run(project.run(number)).page("iteration").exists()

@@ -17,7 +17,8 @@ from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, Past
 from rlm_core.state.corpus import CorpusAnswer, most_useful
 from rlm_core.state.migrations import SCHEMA_VERSION, migrate
 from rlm_core.state.moved import follow
-from rlm_core.state.project import DECISION, Project
+from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from rlm_core.usefulness import TriedProblem, Try, usefulness
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -454,7 +455,7 @@ def _is_nothing(path: Path) -> bool:
 def _trace_of_a_ledger(root: Path) -> Path | None:
     """A file of the project that is there only when its ledger was."""
     project = Project(root)
-    traces = (project.ledger_backup, *project.runs.glob(f"*/{DECISION}"))
+    traces = (project.ledger_backup, *(Run(path).decision for path in project.runs.glob("*")))
     return next((path for path in traces if path.exists()), None)
 
 

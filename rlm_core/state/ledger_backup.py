@@ -9,12 +9,13 @@ from pathlib import Path
 
 from rlm_core.config_file import load_config
 from rlm_core.errors import LedgerError, RlmError, StageFailed
-from rlm_core.files import move_into_place, read_record, read_shards, write_atomic
+from rlm_core.files import move_into_place, read_record, write_atomic
 from rlm_core.model.adapters import base_policy, first_adapter
-from rlm_core.records import AdapterRef, GateDecision, Rollout, Verdict
+from rlm_core.records import AdapterRef, GateDecision
 from rlm_core.rounds import asked_problems
 from rlm_core.state.ledger import WAY_OUT, Base, Ledger, Move, open_ledger
-from rlm_core.state.project import DECISION, Project
+from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from rlm_core.summary import Summary, outcomes
 
 
@@ -97,7 +98,7 @@ def rebuild(project: Project) -> Rebuilt:
                 try:
                     _replay(ledger, run, adapters)
                 except RlmError as error:
-                    left_out[run.name] = str(error)
+                    left_out[run.directory.name] = str(error)
             found.extend(entry.number for entry in ledger.history())
         if not found:
             raise LedgerError(f"{project.root}: no backup of the ledger and no finished iteration to make it from")
@@ -108,29 +109,29 @@ def rebuild(project: Project) -> Rebuilt:
     return Rebuilt(whole, tuple(found), left_out, damaged)
 
 
-def _replay(ledger: Ledger, run: Path, adapters: dict[str, AdapterRef]) -> None:
+def _replay(ledger: Ledger, run: Run, adapters: dict[str, AdapterRef]) -> None:
     """Commit a finished iteration from its directory; one that is in the ledger stays as it is.
 
     Args:
         adapters: those of the iterations before, by their digests; this one's is added.
     """
-    config = load_config(run / "config.json")
-    decision = read_record(run / DECISION, GateDecision)
+    config = load_config(run.config)
+    decision = run.read_decision()
     if ledger.base() is None:
         ledger.begin(Base.of(base_policy(config)), first_adapter(config))
     if decision.candidate is not None:
         sha256 = decision.candidate.sha256
-        adapters[sha256] = AdapterRef(path=str(run / "adapter"), sha256=sha256)
-    rollouts = read_shards(run / "rollouts", Rollout)
+        adapters[sha256] = AdapterRef(path=str(run.adapter), sha256=sha256)
+    rollouts = run.read_rollouts()
     ledger.commit(
         _with_adapters(decision, adapters),
         config.gate.ema_weight,
         outcomes(
             asked_problems(run, rollouts),
             rollouts,
-            read_shards(run / "verdicts", Verdict),
+            run.read_verdicts(),
         ),
-        read_record(run / "summary.json", Summary).model_dump(mode="json"),
+        read_record(run.summary, Summary).model_dump(mode="json"),
         config.train.rehearsal.corpus_size,
         config.gate.infer_staleness,
     )
@@ -144,10 +145,10 @@ def _with_adapters(decision: GateDecision, adapters: dict[str, AdapterRef]) -> G
     )
 
 
-def _runs(project: Project) -> Iterator[Path]:
+def _runs(project: Project) -> Iterator[Run]:
     """Directories of the iterations that were decided, oldest first."""
-    for run in sorted(project.runs.glob("*"), key=lambda path: (len(path.name), path.name)):
-        if (run / DECISION).is_file():
+    for path in sorted(project.runs.glob("*"), key=lambda path: (len(path.name), path.name)):
+        if (run := Run(path)).decision.is_file():
             yield run
 
 

@@ -7,12 +7,6 @@ from pathlib import Path
 
 from rlm_core.state.lock import Holder, locked
 
-DECISION = "decision.json"
-"""In an iteration's directory; one that has it belongs to a finished iteration."""
-GATE_PAGE = "gate.md"
-CHECKPOINT = "checkpoint.safetensors"
-"""In an iteration's directory."""
-
 
 @dataclass(frozen=True)
 class Project:
@@ -34,7 +28,7 @@ class Project:
         return self.root / "runs"
 
     def run(self, iteration: int) -> Path:
-        """The directory of an iteration's files."""
+        """The directory of an iteration's files; `Run` knows what they are called."""
         return self.runs / f"{iteration:04d}"
 
     @contextmanager

@@ -13,9 +13,7 @@ from rlm_core.records import ExamReport
 from rlm_core.state.ledger import Ledger, open_ledger
 from rlm_core.state.ledger_backup import back_up
 from rlm_core.state.project import Project
-
-_OLD = ("results", "rollouts", "verdicts")
-"""What only a run that goes on and a person who looks at it need. Decisions, pages, reports and metrics are small."""
+from rlm_core.state.run import Run
 
 
 @dataclass(frozen=True)
@@ -45,16 +43,16 @@ def _found(project: Project, ledger: Ledger, keep: int) -> Iterator[Removable]:
     used = {Path(adapter.path).resolve() for adapter in in_use}
     examined = {"base", *(adapter.sha256 for adapter in in_use)}
     for iteration in history[: max(0, len(history) - keep)]:
-        directory = project.run(iteration.number)
-        adapter = directory / "adapter"
+        run = Run(project.run(iteration.number))
+        adapter = run.adapter
         if adapter.is_dir() and adapter.resolve() not in used:
             yield Removable(adapter, size_of(adapter), f"adapter, {iteration.decision.outcome}")
-        for name in _OLD:
-            if (old := directory / name).is_dir():
-                yield Removable(old, size_of(old), f"{name}, older than {keep} iterations")
-        if answers := _answers_to_exams(directory / "exams", examined):
+        # What only a run that goes on and a person who looks at it need; decisions, pages and reports are small.
+        for old in filter(Path.is_dir, (run.results, run.rollouts, run.verdicts)):
+            yield Removable(old, size_of(old), f"{old.name}, older than {keep} iterations")
+        if answers := _answers_to_exams(run.exams, examined):
             size = sum(file.stat().st_size for file in answers)
-            yield Removable(directory / "exams", size, f"exam answers, older than {keep} iterations", answers)
+            yield Removable(run.exams, size, f"exam answers, older than {keep} iterations", answers)
 
 
 def _answers_to_exams(exams: Path, examined: Set[str]) -> tuple[Path, ...]:

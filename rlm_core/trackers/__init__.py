@@ -14,8 +14,8 @@ from typing import Any
 
 from rlm_core.errors import UsageError, one_line
 from rlm_core.files import read_jsonl, read_record
-from rlm_core.records import GateDecision
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from rlm_core.summary import Summary
 from rlm_core.training.trainer import StepMetrics
 
@@ -56,19 +56,18 @@ def tell_trackers(names: Sequence[str], project: Path, iteration: int, warn: Cal
 
 
 def _told(project: Project, iteration: int) -> Told:
-    run = project.run(iteration)
-    decision = read_record(run / "decision.json", GateDecision)
-    figures = dict(_numbers(read_record(run / "summary.json", Summary).model_dump(mode="json")))
+    run = Run(project.run(iteration))
+    decision = run.read_decision()
+    figures = dict(_numbers(read_record(run.summary, Summary).model_dump(mode="json")))
     for name in ("benchmark", "holdout"):
         if (comparison := getattr(decision, name)) is not None:
             figures |= dict(_numbers(comparison.model_dump(mode="json"), f"{name}/"))
-    metrics = run / "metrics.jsonl"
-    steps = read_jsonl(metrics, StepMetrics) if metrics.exists() else ()
+    steps = read_jsonl(run.metrics, StepMetrics) if run.metrics.exists() else ()
     return Told(
         project=project.root.name,
         run=f"iteration {iteration}",
         directory=project.root,
-        config=json.loads((run / "config.json").read_text()),
+        config=json.loads(run.config.read_text()),
         steps=[dict(_numbers(step.model_dump(mode="json"))) for step in steps],
         figures=figures | {"accepted": float(decision.accepted)},
     )

@@ -22,7 +22,7 @@ from rlm_core.files import write_jsonl
 from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import flat, read_tensors, write_tensors
 from rlm_core.records import Record, Share
-from rlm_core.state.project import CHECKPOINT
+from rlm_core.state.run import Run
 from rlm_core.training import rescoring
 from rlm_core.training.batches import Batch, Experience, MicroBatch, OfOneKind, Rehearsed
 from rlm_core.training.losses import Divisors, Scored, importance_weights, k3_divergence
@@ -117,7 +117,7 @@ class Trainer:
         self.policy = policy
         self.section = section
         self.experience = experience
-        self.directory = directory
+        self.files = Run(directory)
         self.identity = identity
         """Digest of all that decides the result; a checkpoint of something else is not continued."""
         self.optimizer = optim.AdamW(
@@ -132,11 +132,11 @@ class Trainer:
         steps = self.scored(steps)
         metrics = self._resume()
         if metrics:
-            write_jsonl(self.directory / "metrics.jsonl", metrics)
+            write_jsonl(self.files.metrics, metrics)
         loss_fn = policy_loss(self.section, self.experience.temperature)
         for number in range(len(metrics), len(steps)):
             metrics.append(self._step(number, steps[number], loss_fn))
-            write_jsonl(self.directory / "metrics.jsonl", metrics)
+            write_jsonl(self.files.metrics, metrics)
             self._check(metrics)
             self._write_checkpoint(metrics)
             progress.report(
@@ -216,11 +216,11 @@ class Trainer:
         arrays |= {f"optimizer.{name}": value for name, value in flat(self.optimizer.state).items()}
         information = {"identity": self.identity, "metrics": "\n".join(step.model_dump_json() for step in metrics)}
         information["content"] = _digest_of(arrays, information)
-        write_tensors(self.directory / CHECKPOINT, arrays, information)
+        write_tensors(self.files.checkpoint, arrays, information)
 
     def _resume(self) -> list[StepMetrics]:
         """Take weights and optimizer from the checkpoint, if there is one of this very training; its metrics."""
-        path = self.directory / CHECKPOINT
+        path = self.files.checkpoint
         if not path.is_file():
             return []
         try:

@@ -18,7 +18,6 @@ from rlm_core.proposals.known import KnownProblems, jaccard, shingles
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import RULES
 from rlm_core.records import FileRef, Lineage, PolicyRef, Rejection
-from rlm_core.rounds import RESERVE
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import ProblemOutcome, open_ledger
@@ -510,7 +509,10 @@ def test_what_is_passed_over_for_the_reserve_is_written_too_and_nothing_twice(tm
         rollout=RolloutSection(),
         reserve=3,
     )
-    assert [p.prompt for p in read_jsonl(tmp_path / "run" / RESERVE, Problem)] == [walk[3].prompt, walk[4].prompt]
+    assert [p.prompt for p in read_jsonl(tmp_path / "run" / "reserve.jsonl", Problem)] == [
+        walk[3].prompt,
+        walk[4].prompt,
+    ]
     rejections = list(read_jsonl(Path(result.files["rejections"].path), Rejection))
     assert [each.value for each in rejections] == [f"{problem.entry_point} of the holdout" for problem in in_exams]
 

@@ -15,7 +15,7 @@ from rlm_core.iteration import begin, check
 from rlm_core.model.adapters import WEIGHTS, write_adapter_config
 from rlm_core.model.tensors import write_tensors
 from rlm_core.state.ledger import open_ledger
-from rlm_core.state.project import CHECKPOINT, Project
+from rlm_core.state.project import Project
 from tests.core.conftest import Settings, write
 from tests.core.test_ledger import adapter, decision
 
@@ -104,7 +104,7 @@ def test_a_project_is_not_bound_to_a_first_adapter_whose_weights_cannot_be_loade
 def test_the_checkpoint_of_an_iteration_that_has_ended_goes_and_the_own_one_stays(
     config: Config, project: Project
 ) -> None:
-    own, other = (write_text(project.run(number) / CHECKPOINT, "") for number in (1, 2))
+    own, other = (write_text(project.run(number) / "checkpoint.safetensors", "") for number in (1, 2))
     assert begin(config).number == 1
     assert own.exists()
     assert not other.exists()

@@ -20,6 +20,7 @@ from rlm_core.model.tensors import flat
 from rlm_core.records import TrainReport
 from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.state.corpus_file import write_corpus
+from rlm_core.state.run import Run
 from rlm_core.train import train
 from rlm_core.training.batches import Experience, Rehearsed, Sample, micro_batch, minibatches, with_rehearsed
 from rlm_core.training.losses import Divisors
@@ -121,7 +122,7 @@ def test_a_problem_that_is_in_a_suite_or_nearly_cannot_be_chosen(tmp_path: Path)
 
     def kept(max_similarity: float) -> list[str]:
         config = Config.parse({"evaluate": suites, "filter": {"max_similarity": max_similarity}})
-        file = write_corpus(tmp_path, corpus, config)
+        file = write_corpus(Run(tmp_path), corpus, config)
         return [a.rollout_id for a in read_jsonl(Path(file.path), CorpusAnswer)]
 
     assert kept(1.0) == ["4", "3"]

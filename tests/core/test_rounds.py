@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from rlm_core.files import write_jsonl
 from rlm_core.records import Rollout
-from rlm_core.rounds import RESERVE, Rounds, Shard, asked_problems
+from rlm_core.rounds import Rounds, Shard, asked_problems
+from rlm_core.state.run import Run
 from tests import tiny
 
 
@@ -62,9 +63,9 @@ def test_every_problem_is_in_one_shard_and_the_rounds_end(problems: int, reserve
 def test_of_the_reserve_only_what_was_answered_was_asked(tmp_path: Path) -> None:
     first, second, third = tiny.problems(3)
     write_jsonl(tmp_path / "problems.jsonl", [first])
-    assert asked_problems(tmp_path, []) == [first]
-    write_jsonl(tmp_path / RESERVE, [second, third])
+    assert asked_problems(Run(tmp_path), []) == [first]
+    write_jsonl(tmp_path / "reserve.jsonl", [second, third])
     rollout = Rollout(
         problem_id=third.id, index=0, seed=0, prompt_tokens=(), tokens=(), logprobs=(), text="", finish_reason="stop"
     )
-    assert asked_problems(tmp_path, [rollout]) == [first, third]
+    assert asked_problems(Run(tmp_path), [rollout]) == [first, third]

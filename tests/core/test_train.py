@@ -17,7 +17,6 @@ from rlm_core.model.loading import load_policy
 from rlm_core.model.tensors import read_tensors, write_tensors
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.rollout import sample_rollouts
-from rlm_core.state.project import CHECKPOINT
 from rlm_core.train import VERSION, run, train
 from rlm_core.training.batches import experience_from
 from rlm_core.training.methods import METHODS
@@ -158,7 +157,7 @@ def test_after_a_damaged_checkpoint_training_starts_over_and_says_so(
 
     with pytest.raises(Interrupted), progress.listening(stop):
         train_here(judged, tiny_model, tmp_path)
-    checkpoint = tmp_path / CHECKPOINT
+    checkpoint = tmp_path / "checkpoint.safetensors"
     content = bytearray(checkpoint.read_bytes())
     content[-9] ^= 64
     named = checkpoint.read_bytes().replace(b'"weights.', b'"heights.', 1)
@@ -174,7 +173,7 @@ def test_after_a_damaged_checkpoint_training_starts_over_and_says_so(
 def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(tmp_path: Path) -> None:
     arrays = {"weights.a": mx.ones((2, 3)), "optimizer.step": mx.array(3, dtype=mx.uint64)}
     information = {"identity": "i", "metrics": "m"}
-    path = tmp_path / CHECKPOINT
+    path = tmp_path / "checkpoint.safetensors"
     write_tensors(path, arrays, information | {"content": _digest_of(arrays, information)})
     assert _read_checkpoint(path)[1] == information
     whole = path.read_bytes()
