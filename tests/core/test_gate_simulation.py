@@ -127,7 +127,7 @@ class Replay:
         ({"rule": "ema"}, {"accepted", "rejected"}),
         ({"rule": "threshold", "threshold": 0.2}, {"accepted", "rejected"}),
     ],
-    ids=str,
+    ids=["paired", "strict", "ema", "threshold"],
 )
 def test_a_loop_decides_as_the_gate_and_the_ledger_do(
     simulation: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: dict[str, Any], possible: set[str]

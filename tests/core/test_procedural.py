@@ -2,8 +2,9 @@
 
 import builtins
 import json
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -97,6 +98,52 @@ def test_a_difficulty_that_is_used_up_gives_what_is_left_and_then_nothing(
 def test_every_reference_passes_its_own_cases(made: list[Problem], sandbox: Sandbox) -> None:
     wrong = {p.entry_point for p in made if judge_cases(sandbox, str(p.reference), p).status != "passed"}
     assert wrong == set()
+
+
+def test_every_step_runs_with_every_parameter_and_gives_what_it_says(sandbox: Sandbox) -> None:
+    fits = {"int": is_number, "text": is_text, "ints": list_of(is_number), "words": list_of(is_text)}
+    programs = single_programs()
+    ran = set()
+    given = [probes(program.arguments) for program in programs]
+    for program, outcomes in zip(programs, run_programs(programs, given, sandbox), strict=True):
+        outputs = [outcome[0] for outcome in outcomes if outcome]
+        assert all(map(fits[program.gives], outputs)), program.signature
+        if outputs:  # two words put together are never several
+            ran |= set(program.links)
+    assert {link for program in programs for link in program.links} - ran == set()
+
+
+def test_a_reference_gives_what_its_steps_give_one_after_the_other(sandbox: Sandbox) -> None:
+    """Here each step is evaluated by itself: what is expected does not come from the reference."""
+    rng = np.random.default_rng(0)
+    programs = [program for _ in range(600) if (program := draw(rng, 1 + int(rng.integers(3))))]
+    given = [probes(program.arguments) for program in programs]
+    for program, inputs, outcomes in zip(programs, given, run_programs(programs, given, sandbox), strict=True):
+        assert [step_by_step(program, each) for each in inputs] == outcomes, program.signature
+
+
+def step_by_step(program: Program, given: Sequence[JsonValue]) -> list[JsonValue]:
+    """What a program gives, in a list; an empty one where a step does not make sense."""
+    known = {"math": math, **dict(zip([argument.name for argument in program.arguments], given, strict=True))}
+    value = eval(program.start.code, dict(known))
+    for link in program.links:
+        names = {**known, "so_far": value}
+        if not eval(link.step.guard.format(x="so_far", k=link.shown), dict(names)):
+            return []
+        value = eval(link.step.code.format(x="so_far", k=link.shown), dict(names))
+    return [value]
+
+
+def is_number(value: JsonValue) -> bool:
+    return type(value) is int
+
+
+def is_text(value: JsonValue) -> bool:
+    return type(value) is str
+
+
+def list_of(fits: Callable[[JsonValue], bool]) -> Callable[[JsonValue], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
 def test_cases_tell_right_answers_from_others(made: list[Problem]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,9 +16,10 @@ from rlm_core.filter import filter_proposals, refusal
 from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.known import KnownProblems
 from rlm_core.proposals.parse import collect
-from rlm_core.proposals.proof import open_prover
+from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.written import written
-from rlm_core.sandbox import open_sandbox
+from rlm_core.records import Refusal
+from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
 from tests.core.test_generate import almost_proposals
@@ -50,8 +51,31 @@ class Unproved:
         return None
 
 
-def chosen(proposals: Sequence[Problem]) -> list[Problem]:
-    prover: Any = Unproved()
+class Remembering:
+    """A prover that proves the same solution and cases once, as they come again and again."""
+
+    def __init__(self, prover: Prover) -> None:
+        self._prover = prover
+        self._proved: dict[str, Refusal | None] = {}
+
+    @property
+    def sandbox(self) -> Sandbox:
+        return self._prover.sandbox
+
+    def refusal(self, problem: Problem, section: FilterSection) -> Refusal | None:
+        key = problem.model_copy(update={"prompt": "the same"}).model_dump_json()
+        if key not in self._proved:
+            self._proved[key] = self._prover.refusal(problem, section)
+        return self._proved[key]
+
+
+@pytest.fixture(scope="module")
+def prover() -> Iterator[Any]:
+    with open_prover(VerifySection()) as opened:
+        yield Remembering(opened)
+
+
+def chosen(proposals: Sequence[Problem], prover: Any) -> list[Problem]:
     return filter_proposals(proposals, [], 0, KnownProblems({}), SECTION, prover)[0]
 
 
@@ -119,35 +143,61 @@ def test_a_function_with_such_a_name_is_no_problem(name: str) -> None:
 # --------------------------------------------------------------------------------------- the choice and the order
 
 WORDS = st.sampled_from(["adds", "drops", "every", "list", "number", "odd"])
+SOLUTIONS: dict[str, tuple[str | None, int]] = {
+    "right": ("n * n + 1", 5),
+    "the-same-otherwise": ("1 + n**2", 5),
+    "the-same-up-to-five": ("n * n + 1 if n < 6 else n", 8),
+    "another": ("7 * n - 2", 6),
+    "wrong": ("n * n + 2", 5),
+    "none": (None, 5),
+}
+"""What is returned, and for how many inputs there are cases. All but one claim to be right for n * n + 1."""
+
+
+def proposal(words: Sequence[str], name: str, kind: str) -> Problem:
+    returned, count = SOLUTIONS[kind]
+    expected = {n: 7 * n - 2 if kind == "another" else n if n > 5 else n * n + 1 for n in range(1, count + 1)}
+    return Problem.model_validate(
+        {
+            "prompt": f"Write a Python function `{name}(n)` that {' '.join(words)}.",
+            "entry_point": name,
+            "cases": [{"input": [n], "expected": value} for n, value in expected.items()],
+            "reference": returned and f"def {name}(n):\n    return {returned}\n",
+        }
+    )
+
+
 PROPOSALS = st.lists(
     st.builds(
-        lambda words, name, last: Problem.model_validate(
-            {
-                "prompt": f"Write a Python function `{name}(n)` that {' '.join(words)}.",
-                "entry_point": name,
-                "cases": [{"input": [n], "expected": n * n + last} for n in range(1, 6)],
-            }
-        ),
+        proposal,
         st.lists(WORDS, min_size=3, max_size=8),
         st.sampled_from(["f", "g"]),
-        st.integers(1, 3),
+        st.sampled_from(list(SOLUTIONS)),
     ),
-    max_size=8,
+    max_size=6,
 )
 
 
-@settings(max_examples=150, deadline=None)
+def test_twins_and_proof_are_in_play_where_the_order_is_tried(prover: Any) -> None:
+    every = [proposal([kind[:3] + str(i) for i in range(6)], "f", kind) for kind in SOLUTIONS]
+    rejections = filter_proposals(every, [], 0, KnownProblems({}), SECTION, prover)[1]
+    assert {rejection.rule for rejection in rejections} == {"twin", "reference"}
+
+
+@settings(max_examples=40, deadline=None)
 @given(proposals=PROPOSALS, data=st.data())
-def test_what_the_filter_keeps_does_not_depend_on_the_order(proposals: list[Problem], data: st.DataObject) -> None:
+def test_what_the_filter_keeps_does_not_depend_on_the_order(
+    prover: Any, proposals: list[Problem], data: st.DataObject
+) -> None:
     shuffled = data.draw(st.permutations(proposals))
-    assert {problem.id for problem in chosen(shuffled)} == {problem.id for problem in chosen(proposals)}
+    assert {problem.id for problem in chosen(shuffled, prover)} == {p.id for p in chosen(proposals, prover)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(proposals=PROPOSALS)
-def test_what_the_filter_keeps_it_keeps_again(proposals: list[Problem]) -> None:
-    kept = chosen(proposals)
-    assert chosen(kept) == kept
+def test_what_the_filter_keeps_it_keeps_again(prover: Any, proposals: list[Problem]) -> None:
+    kept = chosen(proposals, prover)
+    assert chosen(kept, prover) == kept
 
 
 def test_proved_proposals_are_proved_again_in_any_order() -> None:
