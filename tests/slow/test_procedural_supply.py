@@ -9,7 +9,7 @@ from rlm_core.problems import Problem
 from rlm_core.sandbox import open_sandbox
 from rlm_core.sources.procedural import problems, source
 from rlm_core.sources.procedural.compose import Program
-from rlm_core.sources.procedural.source import fingerprint, probes
+from rlm_core.sources.procedural.source import behaviour_of, probes
 from rlm_core.sources.procedural.trial import run_programs
 
 _AT_ONCE = 50
@@ -33,5 +33,5 @@ def test_thousands_of_problems_behave_differently(monkeypatch: pytest.MonkeyPatc
         for first in range(0, len(made), _AT_ONCE):
             some = [programs[problem.id] for problem in made[first : first + _AT_ONCE]]
             outcomes = run_programs(some, [probes(program.arguments) for program in some], sandbox)
-            behaviours |= {fingerprint(program, each) for program, each in zip(some, outcomes, strict=True)}
+            behaviours |= {behaviour_of(program, each) for program, each in zip(some, outcomes, strict=True)}
     assert len(behaviours) == 2_000
