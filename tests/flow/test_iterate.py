@@ -13,7 +13,7 @@ import rlm_core.rollout
 import tasks.gate
 from flows.iterate import iterate
 from rlm_cli.status import show_outcome
-from rlm_core import progress
+from rlm_core import generate, progress
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.loading import load_policy
@@ -27,6 +27,7 @@ from rlm_core.state.project import Project
 from rlm_core.summary import Summary
 from tests import tiny
 from tests.conftest import MakeConfig
+from tests.core.test_proposals import HOSTILE
 
 FILES = {
     "config.json",
@@ -149,6 +150,42 @@ def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_s
     assert sum(map(int, counts)) == len(refused) == sum(summary.rejections_by_rule.values())
     assert "| generate | well_formed | 3 |" in page
     assert "| mutate | well_formed | 2 |" in page
+
+
+def test_whatever_a_model_calls_its_problems_nothing_is_written_elsewhere(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Proposals of hostile ids and descriptions that are good otherwise: they are asked, and name no file."""
+
+    def proposal(number: int, hostile: str) -> str:
+        tests = [{"input": [n], "expected": n * n + 7 * n + number} for n in range(6)]
+        content = {
+            "id": hostile,
+            "description": f"multiplies n by n plus seven and adds {number} to it, see {hostile}",
+            "signature": "f(n)",
+            "solution": f"def f(n):\n    return n * n + 7 * n + {number}\n",
+            "tests": tests,
+        }
+        return json.dumps(content)
+
+    texts = [proposal(number, hostile) for number, hostile in enumerate(HOSTILE)]
+    monkeypatch.setattr(generate, "ask", lambda *_: texts)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    wanted = {"from_model": len(HOSTILE), "problems": len(HOSTILE) + 5}  # the bank's ones are learnt from
+    config = make_config(generate=wanted, mutate={"parents": 0, "of_solutions": 0})
+    before = set(tmp_path.iterdir())
+    iterate(str(config))
+    assert set(tmp_path.iterdir()) - before == {project_of(config).root}
+    assert list(here.iterdir()) == []
+    run = project_of(config).run(1)
+    asked = [Problem.model_validate(row) for row in lines(run / "problems.jsonl")]
+    assert sum(problem.provenance.written_by_model for problem in asked) == len(HOSTILE) - 1  # one is too long
+    assert {path.name for path in run.iterdir() if path.is_file()} == FILES
+    names = {part for path in project_of(config).root.rglob("*") for part in path.relative_to(tmp_path).parts}
+    assert [name for name in names if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", name, re.ASCII)] == []
+    assert "passwd" not in names
 
 
 def test_useless_groups_are_replaced_up_to_the_budget_and_not_again_when_it_is_continued(
