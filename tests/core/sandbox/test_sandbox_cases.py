@@ -217,7 +217,7 @@ def test_code_that_sleeps_is_waited_for_only_once(sandbox: Sandbox) -> None:
 
 def test_all_cases_together_have_a_limit(sandbox: Sandbox) -> None:
     with limits_of_parent(sandbox, total_s=1):
-        code = "import time\ndef f(): time.sleep(0.09)"
+        code = "import time\ndef f(): time.sleep(0.2)"
         judgement = judge_cases(sandbox, code, problem(*[expects(None)] * 8))
     outcomes = [result.outcome for result in judgement.cases]
     assert outcomes[0] == "passed"
