@@ -6,11 +6,13 @@ from prefect import Task
 from prefect.futures import PrefectFuture
 
 from flows.approval import ask_in_ui
+from flows.exams import sit_exams
 from flows.fan_out import FanOut
 from flows.runners import VerifyRunner, verify_runner
 from rlm_core.approval import approved
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
+from rlm_core.records import PolicyRef
 from rlm_core.rounds import Rounds, Shard
 from rlm_core.sources import source_state
 from rlm_core.verifiers.function import sources
@@ -111,22 +113,21 @@ class Stages:
         )
 
     def evaluate(self, trained: Result) -> list[Result]:
-        """Exams of the base model, the incumbent and the candidate; those that were sat before are not sat again."""
-        return [
-            self._task(evaluate, f"{who} sits the {kind}")(
-                **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True),
-                project=self._it.project,
-                who=who,
-                examined=policy,
-                suite=suite,
-                section=self._config.evaluate,
-                rollout=self._config.rollout,
-                verify=self._config.verify,
-                seed=self._it.exam_seed,
-            )
-            for who, policy in self._it.examined(results_of(trained, self._it.directory)).items()
-            for kind, suite in self._suites.items()
-        ]
+        return sit_exams(self._it, self._config, trained, self._examine)
+
+    def _examine(self, who: str, policy: PolicyRef, kind: str) -> Result:
+        suite = self._suites[kind]
+        return self._task(evaluate, f"{who} sits the {kind}")(
+            **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True),
+            project=self._it.project,
+            who=who,
+            examined=policy,
+            suite=suite,
+            section=self._config.evaluate,
+            rollout=self._config.rollout,
+            verify=self._config.verify,
+            seed=self._it.exam_seed,
+        )
 
     def gate(
         self, made: list[Result], rollouts: list[Result], verdicts: list[Result], trained: Result, exams: list[Result]

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from rlm_core import gate
 from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
-from rlm_core.gate import decide, nothing_learnt
 from rlm_core.inventions import Inventions
 from rlm_core.iteration import Iteration
 from rlm_core.pages.exam_answers import answers_behind
@@ -20,6 +20,7 @@ from rlm_core.records import (
     ExamReport,
     GateDecision,
     Lineage,
+    PastScores,
     Record,
     Rejection,
     Rollout,
@@ -53,11 +54,20 @@ class Exams:
             raise StageFailed(f"gate: the {who}'s exam on {suite} is missing; nothing is decided")
         return self._reports[who, suite]
 
+    def sat(self, who: str, suite: str) -> bool:
+        return (who, suite) in self._reports
+
     def pair(self, suite: str) -> ExamPair:
         """Incumbent and candidate. The base model's exam is shown beside theirs and must be of the same kind."""
         pair = ExamPair(self.of("incumbent", suite), self.of("candidate", suite))
         ExamPair(self.of("base", suite), pair.incumbent)
         return pair
+
+
+def settled(iteration: Iteration, config: Config, exams: Sequence[StageResult]) -> bool:
+    """Whether the exams on the benchmark alone reject the candidate, so that it need not sit the holdout."""
+    benchmark = Exams(exams).pair(config.evaluate.benchmark)
+    return gate.settled(benchmark, config.gate, _past(iteration, benchmark), _lineage(iteration))
 
 
 def propose(
@@ -66,7 +76,8 @@ def propose(
     """What the gate decides by its rule, and the page that explains it.
 
     Args:
-        exams: reports of base, incumbent and candidate on both suites; none when there is no candidate.
+        exams: reports of base, incumbent and candidate on both suites; without the candidate's on the holdout where
+            the benchmark has `settled` it, and none when there is no candidate.
 
     Raises:
         StageFailed: an exam is missing, empty or incomplete.
@@ -157,23 +168,31 @@ def finish(
 
 
 def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: Exams) -> GateDecision:
-    candidate = iteration.candidate(trained)
-    lineage = Lineage(iteration.incumbent.adapter, iteration.learner.adapter, iteration.waited, iteration.tries)
+    candidate, lineage = iteration.candidate(trained), _lineage(iteration)
     if candidate is None or candidate.adapter is None:
-        return nothing_learnt(iteration.number, config.gate, lineage)
-    benchmark, holdout = exams.pair(config.evaluate.benchmark), exams.pair(config.evaluate.holdout)
-    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
-        past = ledger.past_scores(benchmark.incumbent.suite_digest)
-    return decide(
+        return gate.nothing_learnt(iteration.number, config.gate, lineage)
+    benchmark, holdout = exams.pair(config.evaluate.benchmark), config.evaluate.holdout
+    for who in ("base", "incumbent"):
+        exams.of(who, holdout)
+    return gate.decide(
         iteration.number,
         benchmark,
-        holdout,
+        exams.pair(holdout) if exams.sat("candidate", holdout) else None,
         config.gate,
-        past,
+        _past(iteration, benchmark),
         candidate.adapter,
         lineage,
         iteration.stage_seed("gate"),
     )
+
+
+def _lineage(iteration: Iteration) -> Lineage:
+    return Lineage(iteration.incumbent.adapter, iteration.learner.adapter, iteration.waited, iteration.tries)
+
+
+def _past(iteration: Iteration, benchmark: ExamPair) -> PastScores:
+    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
+        return ledger.past_scores(benchmark.incumbent.suite_digest)
 
 
 def _remove_other_shards(run: Run, rollouts: Sequence[StageResult], verdicts: Sequence[StageResult]) -> None:

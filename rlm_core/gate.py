@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import GateSection
+from rlm_core.errors import StageFailed
 from rlm_core.records import AdapterRef, GateDecision, Lineage, Outcome, PastScores, SuiteComparison
 from rlm_core.seeds import derive_seed
 
@@ -59,32 +60,36 @@ def score_bar(look: Look, section: GateSection) -> Any:
     return np.where(np.isnan(look.ema), look.incumbent, look.ema)
 
 
+def settled(benchmark: ExamPair, section: GateSection, past: PastScores, lineage: Lineage) -> bool:
+    """Whether the benchmark alone rejects a candidate. The holdout can veto and nothing more, so it need not be sat."""
+    look = _look(compare(benchmark, 0, section.confidence), None, past, lineage)
+    return bool(outcomes(look, section).item() == "rejected")
+
+
 def decide(
     iteration: int,
     benchmark: ExamPair,
-    holdout: ExamPair,
+    holdout: ExamPair | None,
     section: GateSection,
     past: PastScores,
     candidate: AdapterRef,
     lineage: Lineage,
     seed: int,
 ) -> GateDecision:
-    """Decide about a candidate that sat both exams. The holdout has a veto under every rule."""
+    """Decide about a candidate that sat the exams. The holdout has a veto under every rule.
+
+    Args:
+        holdout: None where the benchmark has `settled` it.
+
+    Raises:
+        StageFailed: the holdout is missing, and would have had a say.
+    """
     on_benchmark = compare(benchmark, derive_seed(seed, "benchmark"), section.confidence)
-    on_holdout = compare(holdout, derive_seed(seed, "holdout"), section.confidence)
-    look = Look(
-        incumbent=on_benchmark.incumbent,
-        candidate=on_benchmark.candidate,
-        difference=on_benchmark.difference,
-        p_better=on_benchmark.p_value,
-        p_worse=on_benchmark.p_worse,
-        holdout_difference=on_holdout.difference,
-        waited=lineage.waited,
-        tries=lineage.tries,
-        best=np.nan if past.best is None else past.best,
-        ema=np.nan if past.ema is None else past.ema,
-    )
+    on_holdout = holdout and compare(holdout, derive_seed(seed, "holdout"), section.confidence)
+    look = _look(on_benchmark, on_holdout, past, lineage)
     outcome = cast(Outcome, outcomes(look, section).item())
+    if on_holdout is None and outcome != "rejected":
+        raise StageFailed("gate: the candidate's exam on the holdout is missing; nothing is decided")
     return GateDecision(
         iteration=iteration,
         outcome=outcome,
@@ -117,9 +122,24 @@ def nothing_learnt(iteration: int, section: GateSection, lineage: Lineage) -> Ga
     )
 
 
-def _reason(outcome: Outcome, look: Look, holdout: SuiteComparison, section: GateSection) -> str:
+def _look(benchmark: SuiteComparison, holdout: SuiteComparison | None, past: PastScores, lineage: Lineage) -> Look:
+    return Look(
+        incumbent=benchmark.incumbent,
+        candidate=benchmark.candidate,
+        difference=benchmark.difference,
+        p_better=benchmark.p_value,
+        p_worse=benchmark.p_worse,
+        holdout_difference=holdout.difference if holdout else 0.0,
+        waited=lineage.waited,
+        tries=lineage.tries,
+        best=np.nan if past.best is None else past.best,
+        ema=np.nan if past.ema is None else past.ema,
+    )
+
+
+def _reason(outcome: Outcome, look: Look, holdout: SuiteComparison | None, section: GateSection) -> str:
     found = _found(outcome, look, section)
-    if look.holdout_difference < -section.holdout_margin - _ROUNDING:
+    if holdout and look.holdout_difference < -section.holdout_margin - _ROUNDING:
         return (
             f"vetoed by the holdout: {holdout.candidate:.3f} against {holdout.incumbent:.3f} is worse by more "
             f"than the margin of {section.holdout_margin:g}; else {found}"

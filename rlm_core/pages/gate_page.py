@@ -93,6 +93,8 @@ def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, tra
         "rule": gate.rule if gate.rule != "paired" else _paired(gate, decision.tries),
         "holdout's margin": f"{gate.holdout_margin:g}",
     }
+    if decision.candidate is not None and decision.holdout is None:
+        rows["holdout's margin"] += "; the candidate did not sit the holdout, as the benchmark alone rejects it"
     return "\n".join(["## Where it comes from", "", *(f"- {name}: {text}" for name, text in rows.items())])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.conclude import propose
+from rlm_core.conclude import propose, settled
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import write_record
@@ -77,6 +77,19 @@ def test_complete_exams_are_decided_on(tmp_path: Path, config: Config, iteration
     assert decision.outcome == "accepted"
     assert page == (Path(iteration.directory) / "gate.md").read_text()
     assert "# Iteration 1: accepted" in page
+
+
+def test_a_candidate_that_the_benchmark_rejects_need_not_sit_the_holdout(
+    tmp_path: Path, config: Config, iteration: Iteration
+) -> None:
+    for right, is_settled in ((0, True), (1, False)):
+        given = exams(tmp_path, config, candidate=report([right] * 12))[:-1]
+        assert settled(iteration, config, given) is is_settled
+    decision, page = propose(
+        iteration, config, trained(tmp_path), exams(tmp_path, config, candidate=report([0] * 12))[:-1]
+    )
+    assert (decision.outcome, decision.holdout) == ("rejected", None)
+    assert "the candidate did not sit the holdout" in page
 
 
 def lost_one(complete: ExamReport) -> ExamReport:

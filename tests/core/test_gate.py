@@ -8,7 +8,8 @@ import pytest
 
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection
-from rlm_core.gate import decide, nothing_learnt
+from rlm_core.errors import StageFailed
+from rlm_core.gate import decide, nothing_learnt, settled
 from rlm_core.records import AdapterRef, GateDecision, Lineage, PastScores
 from tests.core.exam_reports import pair
 
@@ -202,6 +203,35 @@ def test_a_good_holdout_does_not_make_up_for_the_benchmark() -> None:
 def test_the_holdouts_veto_ends_a_probation() -> None:
     assert decision("paired", NOISE, gain(0), waited=2).outcome == "probation"
     assert decision("paired", NOISE, gain(-1), waited=2).outcome == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("rule", "benchmark", "waited", "is_settled"),
+    [
+        ("paired", gain(-1), 0, True),
+        ("paired", gain(1), 0, False),
+        ("paired", gain(0), 0, False),
+        ("paired", gain(0), 6, True),
+        ("strict", gain(0), 0, True),
+        ("ema", gain(1), 0, False),
+        ("threshold", gain(-1), 0, True),
+    ],
+)
+def test_the_benchmark_settles_a_rejection_and_nothing_else(
+    rule: str, benchmark: ExamPair, waited: int, is_settled: bool
+) -> None:
+    section, lineage = GateSection.parse({"rule": rule}), Lineage(INCUMBENT, ON_PROBATION, waited, 3)
+    assert settled(benchmark, section, PastScores(), lineage) is is_settled
+    for holdout in (gain(-1), gain(0), gain(1)):
+        whole = decide(7, benchmark, holdout, section, PastScores(), CANDIDATE, lineage, 0)
+        assert whole.outcome == "rejected" or not is_settled
+    if is_settled:
+        made = decide(7, benchmark, None, section, PastScores(), CANDIDATE, lineage, 0)
+        assert (made.outcome, made.holdout, made.candidate) == ("rejected", None, CANDIDATE)
+        assert made.reason == decide(7, benchmark, gain(0), section, PastScores(), CANDIDATE, lineage, 0).reason
+    else:
+        with pytest.raises(StageFailed, match="holdout is missing; nothing is decided"):
+            decide(7, benchmark, None, section, PastScores(), CANDIDATE, lineage, 0)
 
 
 # --------------------------------------------------------------------------------------------------------- decisions

@@ -254,6 +254,8 @@ def test_after_a_rejection_training_starts_from_the_accepted_adapter_again(make_
     make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
     second = iterate(str(config))
     assert second["decision"]["outcome"] == "rejected"
+    assert second["decision"]["holdout"] is None  # the benchmark had settled it
+    assert len(list((project_of(config).run(2) / "exams").glob("candidate-*.json"))) == 1
     third = iterate(str(config))
     assert third["summary"]["policy"] == first["candidate"]["sha256"]
     assert third["decision"]["incumbent"] == first["candidate"]

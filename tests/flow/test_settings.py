@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+import flows.exams
 import flows.stages
 import rlm_core.evaluate
 import rlm_core.filter
@@ -233,6 +234,7 @@ def result_names(
     )
     with monkeypatch.context() as patch:
         patch.setattr(flows.stages, "placed", lambda stage, *_, **__: Recorded(stage, names))
+        patch.setattr(flows.exams, "settled", lambda *_: False)
         stages = Stages(iteration, config)
         made = stages.generate()
         problems = stages.filter(made, stages.mutate(made))
