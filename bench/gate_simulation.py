@@ -7,6 +7,7 @@ problems there could be. On top of that comes the scenario's true gain. Answers 
 as in the real loop, and the decisions are made by the gate's own functions.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -242,6 +243,7 @@ def main() -> None:
             print(f"{case.title}: {value:.2f}")
         else:
             figures.append(Figure(case.title, value, *case.goal))
+    print(f"{os.times().children_user:.0f} s of CPU time")
     finish([*figures, Figure("seconds", time.monotonic() - started, 300, "at most")])
 
 
