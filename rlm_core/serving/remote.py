@@ -157,16 +157,16 @@ class _Asking:
         return True
 
     def _check_identity(self, url: str, content: Any) -> None:
-        models = content.get("data", []) if isinstance(content, dict) else []
-        found = {model.get("system_fingerprint"): model for model in models}
-        if fingerprint_of(self._learner) in found:
+        listed = content.get("data") if isinstance(content, dict) else None
+        models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+        if any(model.get("system_fingerprint") == fingerprint_of(self._learner) for model in models):
             return
-        bases = {model.get("base") for model in models}
-        if bases == {None} or not models:
+        bases = [model.get("base") for model in models]
+        if all(base is None for base in bases):
             raise AdapterError(f"{url} does not say whose weights it serves; see rollout.server_kind")
         if self._learner.fingerprint not in bases:
             raise AdapterError(f"{url} serves another base model than {self._learner.base!r}")
-        known = ", ".join(f"{model['id']} ({str(model['adapter'] or 'base')[:12]})" for model in models)
+        known = ", ".join(f"{model.get('id')} ({str(model.get('adapter') or 'base')[:12]})" for model in models)
         raise AdapterError(f"{url} does not have the adapter {self._learner.name[:12]} of this project but {known}")
 
     def _leave_out(self, url: str, fault: _Unusable) -> None:
@@ -237,7 +237,7 @@ class _Asking:
             raise AdapterError(f"{url} answered as {content.get('system_fingerprint')!r}, not as {self._learner.name}")
         try:
             return self._completion(request, _read(content))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise _Unusable(f"its answer has no token ids with log-probabilities: {error!r}") from error
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def _content(response: httpx.Response) -> Any:
         raise _Unusable(f"{response.status_code}: {one_line(response.text, 200)}")
     try:
         return response.json() if response.content else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _Unusable("its answer is not JSON") from error
 
 

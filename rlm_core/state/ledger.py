@@ -2,15 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ValidationError
 
-from rlm_core.errors import LedgerError, UsageError
+from rlm_core.errors import LedgerError, UsageError, one_line
 from rlm_core.files import first_reason
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, PastScores, PolicyRef, Record
@@ -22,6 +23,8 @@ from rlm_core.state.run import Run
 from rlm_core.usefulness import TriedProblem, Try, usefulness
 
 RecordT = TypeVar("RecordT", bound=Record)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WAY_OUT = "`rlm doctor --rebuild-ledger` makes it anew from its backup and the run directories"
 """What a person can do about a damaged ledger."""
@@ -43,6 +46,19 @@ _OF_THE_MOMENT = {
 
 class _Unreadable(Exception):
     """Something in the ledger is not what was stored."""
+
+
+def _of_entries(read: Callable[P, T]) -> Callable[P, T]:
+    """A reading that reckons with the ledger's entries: what is wrong then is wrong with them."""
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+            raise _Unreadable(f"an entry is not readable: {one_line(first_reason(error))}") from error
+
+    return reading
 
 
 class ProblemOutcome(Record):
@@ -199,6 +215,7 @@ class Ledger:
             for number, ended, decision, summary in rows
         ]
 
+    @_of_entries
     def tried_problems(self, before: int) -> list[TriedProblem]:
         """What was asked in iterations before this one, each problem once, in the order in which they came."""
         rows = self._connection.execute(
@@ -216,6 +233,7 @@ class Ledger:
         contents = {name: _stored(Problem, _json(content)) for name, content in newest}
         return [TriedProblem(problem=contents[name], tries=tuple(each)) for name, each in tries.items()]
 
+    @_of_entries
     def corpus(self, before: int) -> list[CorpusAnswer]:
         """The answers from iterations before this one, the most useful first, with what was known of them then."""
         rows = self._connection.execute(
@@ -471,6 +489,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         connection.close()
         raise _ledger_error(path, error) from error
+    except TypeError as error:
+        connection.close()
+        raise LedgerError(f"{path} is damaged: an entry is not a text: {error}; {WAY_OUT}") from error
     except LedgerError:
         connection.close()
         raise

@@ -1,25 +1,50 @@
 """Whatever is in a file: it is read, or refused in one line that names it. Never anything else."""
 
 import json
+import shutil
+import sqlite3
 import string
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import httpx
+import mlx.core as mx
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from rlm_core.answers import extract_code
-from rlm_core.config import Config
+from rlm_core.config import Config, RolloutSection, ServeSection
 from rlm_core.config_file import load_config
-from rlm_core.errors import AdapterError, ConfigError, LedgerError, ModelError, ProblemError, RlmError, StageFailed
+from rlm_core.errors import (
+    AdapterError,
+    ConfigError,
+    InfrastructureFault,
+    LedgerError,
+    ModelError,
+    ProblemError,
+    RlmError,
+    StageFailed,
+)
 from rlm_core.files import read_jsonl, read_record
+from rlm_core.mlxsmith.convert import migrate
+from rlm_core.mlxsmith.keys import KEYS
 from rlm_core.model.adapters import CONFIG, read_adapter_config
 from rlm_core.model.base_model import fingerprint, number_of_layers, quantisation_bits
-from rlm_core.records import AdapterRef, Rollout
+from rlm_core.model.decoding import Request
+from rlm_core.model.loading import load_language
+from rlm_core.records import AdapterRef, PolicyRef, Rollout
+from rlm_core.serving.pointers import fingerprint_of
+from rlm_core.serving.remote import answers_from_servers
+from rlm_core.serving.requests import CHAT, TEXT, Refused, read_request
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
+from rlm_core.training.trainer import _digest_of, _read_checkpoint
+from tests.core.test_ledger import BASE, FIRST, decision, outcome, report, state_of
 
 quickly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -52,6 +77,27 @@ ROWS: list[dict[str, Any]] = [
 ]
 """One of each format of problems."""
 
+TASKS: list[dict[str, Any]] = [
+    {"id": "add", "prompt": "Add.", "tests": "def test(): pass", "k": 4, "max_new_tokens": 9, "temperature": 0.2},
+    {"id": "yes", "prompt": "Say yes.", "verifier": "verifiers/regex.py", "verifier_kwargs": {"pattern": "yes"}},
+]
+"""Of an exam in YAML."""
+REQUESTS: list[dict[str, Any]] = [
+    {"messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 3, "temperature": 0.5, "stop": ["no"]},
+    {"prompt": [1, 2], "logprobs": 1, "logit_bias": {"1": 2.0}, "seed": 1},
+]
+LEARNER = PolicyRef(base="base", fingerprint="f")
+_SIGNED = {"system_fingerprint": fingerprint_of(LEARNER)}
+MODELS: list[dict[str, Any]] = [
+    {"id": "m", "base": "f", "adapter": None, **_SIGNED},
+    {"id": "m", "base": "f", "adapter": "a", "system_fingerprint": "another"},
+]
+CHOICES: list[dict[str, Any]] = [
+    {"logprobs": {"content": [{"id": 1, "logprob": -0.5}, {"id": 2, "logprob": -1}]}},
+    {"token_ids": [1, 2], "logprobs": {"token_logprobs": [-0.5, -1]}},
+]
+"""Of replies of inference servers."""
+
 
 def assert_one_line(error: RlmError, path: Path) -> None:
     assert str(path) in str(error)
@@ -59,9 +105,9 @@ def assert_one_line(error: RlmError, path: Path) -> None:
 
 
 @st.composite
-def damaged_rows(draw: st.DrawFn) -> dict[str, Any]:
-    """A problem in one of the formats, with some of its fields replaced, taken out or added."""
-    row = dict(draw(st.sampled_from(ROWS)))
+def damaged(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """One of the rows, with some of its fields replaced, taken out or added."""
+    row = dict(draw(st.sampled_from(rows)))
     for name in draw(st.lists(st.sampled_from(sorted(row)), max_size=2)):
         if draw(st.booleans()):
             row[name] = draw(json_values)
@@ -104,7 +150,7 @@ def test_a_problem_file(tmp_path: Path, suffix: str, text: str) -> None:
 
 
 @quickly
-@given(st.sampled_from([".yaml", ".json", ".jsonl"]), st.lists(damaged_rows(), min_size=1, max_size=2))
+@given(st.sampled_from([".yaml", ".json", ".jsonl"]), st.lists(damaged(ROWS), min_size=1, max_size=2))
 def test_a_problem_in_any_format(tmp_path: Path, suffix: str, rows: list[dict[str, Any]]) -> None:
     path = tmp_path / f"problems{suffix}"
     if suffix == ".jsonl":
@@ -115,6 +161,39 @@ def test_a_problem_in_any_format(tmp_path: Path, suffix: str, rows: list[dict[st
         read_problems(str(path))
     except ProblemError as error:
         assert_one_line(error, path)
+
+
+@quickly
+@given(st.lists(damaged(TASKS) | json_values, max_size=2) | json_values)
+def test_an_exam(tmp_path: Path, tasks: Any) -> None:
+    path = tmp_path / "exam.yaml"
+    path.write_text(yaml.safe_dump({"tasks": tasks}))
+    try:
+        read_problems(str(path))
+    except ProblemError as error:
+        assert_one_line(error, path)
+
+
+@quickly
+@given(
+    st.text(max_size=100)
+    | json_values.map(yaml.safe_dump)
+    | st.tuples(st.sampled_from(sorted(KEYS)), json_values).map(lambda given: yaml.safe_dump(nested(*given)))
+)
+def test_a_config_of_mlxsmith(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mlxsmith.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        migrate(path)
+    except ConfigError as error:
+        assert_one_line(error, path)
+
+
+def nested(name: str, value: Any) -> Any:
+    """The setting `a.b` as a section."""
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return value
 
 
 @quickly
@@ -181,3 +260,85 @@ def test_a_lock_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
     with Project(tmp_path).held():
         pass
+
+
+@quickly
+@given(st.data())
+def test_a_ledgers_entries(tmp_path: Path, data: st.DataObject) -> None:
+    """One column holds anything; the tables are as they should be."""
+    path, whole = tmp_path / "ledger.sqlite", tmp_path / "whole.sqlite"
+    if not whole.exists():
+        with open_ledger(whole) as ledger:
+            ledger.begin(BASE, FIRST)
+            ledger.commit(decision(1, accepted=True, incumbent=FIRST), 0.3, [outcome("double")], {})
+            ledger.save_exam("key", report())
+    shutil.copyfile(whole, path)
+    value = data.draw(plain | st.binary(max_size=20) | json_values.map(json.dumps))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        table = data.draw(st.sampled_from(tables))
+        column = data.draw(st.sampled_from([row[1] for row in connection.execute(f"PRAGMA table_info({table})")]))
+        try:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError):  # SQLite does not take it, or not there
+            reject()
+    try:
+        with open_ledger(path) as ledger:
+            ledger.corpus(before=99)
+            ledger.exam("key")
+            state_of(ledger)
+    except LedgerError as error:
+        assert_one_line(error, path)
+
+
+@quickly
+@given(st.binary(max_size=60), st.integers(0), st.integers(1, 255))
+def test_a_checkpoint(tmp_path: Path, content: bytes, at: int, bits: int) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    arrays, information = {"weights.a": mx.ones(3)}, {"identity": "i", "metrics": ""}
+    mx.save_safetensors(str(path), arrays, information | {"content": _digest_of(arrays, information)})
+    altered = bytearray(path.read_bytes())
+    altered[at % len(altered)] ^= bits
+    for damaged_content in (content, altered):
+        path.write_bytes(damaged_content)
+        with suppress(OSError, RuntimeError, ValueError):  # what training takes for damage
+            read, told = _read_checkpoint(path)
+            assert told == information
+            assert bool(mx.array_equal(read["weights.a"], arrays["weights.a"]))
+
+
+@quickly
+@given(
+    st.sampled_from([CHAT, TEXT]),
+    st.binary(max_size=60)
+    | json_values.map(lambda value: json.dumps(value).encode())
+    | damaged(REQUESTS).map(lambda value: json.dumps(value).encode()),
+)
+def test_a_request_to_the_inference_server(path: str, raw: bytes) -> None:
+    try:
+        assert read_request(path, raw, ServeSection())["max_tokens"] >= 1
+    except Refused as refused:
+        assert refused.status == 400
+        json.dumps(refused.content())
+
+
+@quickly
+@given(
+    st.lists(damaged(MODELS) | json_values, max_size=2) | json_values,
+    st.lists(damaged(CHOICES) | json_values, max_size=1) | json_values,
+)
+def test_a_reply_of_an_inference_server(tiny_model: Path, models: Any, choices: Any) -> None:
+    """It is an answer, or its server is asked no more, or it has other weights. The rest of the replies is well."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        content = {"data": models} if request.method == "GET" else {"choices": choices, **_SIGNED}
+        return httpx.Response(200, text=json.dumps(content))
+
+    client = partial(httpx.AsyncClient, transport=httpx.MockTransport(answer))
+    section = RolloutSection(engine="server", servers=("http://host",), server_patience_s=0.0, max_tokens=2)
+    quick = mock.patch("rlm_core.serving.remote._LOOK_EVERY_S", 0.001)
+    with quick, mock.patch("httpx.AsyncClient", client), suppress(AdapterError, InfrastructureFault):
+        language = load_language(str(tiny_model))
+        request = Request(language.prompt_tokens("Say yes."), 0)
+        [completion] = answers_from_servers(LEARNER, language, [request], section, lambda *_: None)
+        assert len(completion.tokens) == len(completion.logprobs) <= 2
