@@ -1,10 +1,17 @@
 """Runs one iteration in a process of its own and kills it with -9 where it is told to.
 
-    python -m tests.chaos.driver CONFIG NOTES [time:SECONDS | write:NUMBER | report:STAGE | signals:STAGE:NUMBERS]
+    python -m tests.chaos.driver CONFIG NOTES [MOMENT]
 
-`time` counts from when the iteration has its directory. `write` is before, within or after the so-manieth flush, rename
-or commit of a file. `signals` are others than kill -9, one after the other, such as 2,2. NOTES gets a JSON line for
-each thing that happened.
+MOMENT is one of these. A write is the flush or rename of a file, or a commit of SQLite's; each counts twice, before it
+and after. Clock and counting start when the project is held and nothing of the iteration is there.
+
+    time:SECONDS          so long after that start
+    write:NUMBER          at the so-manieth of all writes
+    decision:NUMBER       the same, counted from the renaming of decision.json: 1 is just before it, 2 just after
+    report:STAGE          in the middle of a stage, or of the first of its parts that gets so far
+    signals:STAGE:NUMBERS there too, but signals other than kill -9, one after the other, such as 2,2
+
+NOTES gets a JSON line for each thing that happened.
 """
 
 import json
@@ -14,6 +21,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,6 +31,7 @@ from rlm_core import progress
 from rlm_core.errors import RlmError
 from rlm_core.iteration import begin
 from rlm_core.progress import Progress
+from rlm_core.state.project import DECISION
 
 
 class Notes:
@@ -42,22 +51,31 @@ class Killer:
     def __init__(self, moment: str):
         self._kind, _, self._when = moment.partition(":")
         self._lock = threading.Lock()
+        self._signalled = False
         self.writes = 0
+        self.decision_writes = 0
+        """Those since the decision was about to be renamed, itself included."""
 
-    def begun(self) -> None:
+    def start_clock(self) -> None:
         if self._kind == "time":
-            threading.Timer(float(self._when), self._kill).start()
+            timer = threading.Timer(float(self._when), self._kill)
+            timer.daemon = True
+            timer.start()
 
-    def write(self) -> None:
+    def write(self, name: str) -> None:
         with self._lock:
             self.writes += 1
-            if self._kind == "write" and self.writes == int(self._when):
+            self.decision_writes += name == DECISION or self.decision_writes > 0
+            if (self._kind, self._when) in (("write", str(self.writes)), ("decision", str(self.decision_writes))):
                 self._kill()
 
-    def report(self, stage: str) -> None:
-        if (self._kind, self._when) == ("report", stage):
+    def report(self, report: Progress) -> None:
+        if not report.done or report.done < report.total / 2:
+            return
+        if (self._kind, self._when) == ("report", report.stage):
             self._kill()
-        if self._kind == "signals" and self._when.startswith(f"{stage}:"):
+        if self._kind == "signals" and self._when.startswith(f"{report.stage}:") and not self._signalled:
+            self._signalled = True
             for number in self._when.partition(":")[2].split(","):
                 os.kill(os.getpid(), int(number))
                 time.sleep(0.2)  # two of a kind at the same time would be one
@@ -68,19 +86,20 @@ class Killer:
 
 
 def count_writes(killer: Killer) -> None:
-    """Let the killer know before each flush and rename of a file, and after."""
+    """Let the killer know before each flush and rename of a file and each commit, and after."""
 
-    def around(call: Any) -> Any:
+    def around(call: Any, name_of: Callable[..., str] = lambda *_: "") -> Any:
         def counted(*args: Any, **kwargs: Any) -> Any:
-            killer.write()
+            name = name_of(*args)
+            killer.write(name)
             result = call(*args, **kwargs)
-            killer.write()
+            killer.write(name)
             return result
 
         return counted
 
     os.fsync = around(os.fsync)
-    Path.replace = around(Path.replace)  # type: ignore[method-assign]
+    Path.replace = around(Path.replace, lambda _, target: Path(target).name)  # type: ignore[method-assign]
     connect = sqlite3.connect
 
     class Connection(sqlite3.Connection):
@@ -93,26 +112,32 @@ def count_writes(killer: Killer) -> None:
 def main() -> None:
     config, notes, killer = sys.argv[1], Notes(Path(sys.argv[2])), Killer((sys.argv[3:] or ["never"])[0])
 
-    def begin_and_say(*args: Any) -> Any:
-        iteration = begin(*args)
-        notes.add("begun")
+    started = time.monotonic()
+
+    def begin_under_fire(*args: Any) -> Any:
+        nonlocal started
+        started = time.monotonic()
         count_writes(killer)
-        killer.begun()
-        return iteration
+        killer.start_clock()
+        return begin(*args)
 
     def listen(report: Progress) -> None:
         if "found" not in report.figures:
             notes.add("report", stage=report.stage, part=report.part, done=report.done, total=report.total)
-        if report.done:
-            killer.report(report.stage)
+            killer.report(report)
 
-    started = time.monotonic()
     try:
-        with mock.patch("flows.iterate.begin", begin_and_say), progress.listening(listen):
+        with mock.patch("flows.iterate.begin", begin_under_fire), progress.listening(listen):
             result = flows.iterate.iterate(config)
     except RlmError as error:
         sys.exit(error.exit_code)
-    notes.add("ended", seconds=time.monotonic() - started, writes=killer.writes, decision=result["decision"])
+    notes.add(
+        "ended",
+        seconds=time.monotonic() - started,
+        writes=killer.writes,
+        decision_writes=killer.decision_writes,
+        decision=result["decision"],
+    )
 
 
 if __name__ == "__main__":

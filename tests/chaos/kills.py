@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,9 @@ from typing import Any
 
 from prefect.settings import get_current_settings
 
+from rlm_core.config_file import load_config
+from rlm_core.errors import Interrupted
+from rlm_core.iteration import begin
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 
@@ -99,14 +103,17 @@ def without_measured(content: Any) -> Any:
     return content
 
 
-def left_over(config: Path, patience_s: float = 20) -> list[str]:
+def left_over(config: Path) -> list[str]:
     """Files, and after a moment of patience processes, that should not be there any more."""
-    scratch = scratch_of(config)
+    return [*left_by_processes(scratch_of(config)), *partial_files(project_of(config))]
+
+
+def left_by_processes(scratch: Path, patience_s: float = 20) -> list[str]:
+    """Command lines of processes whose directory of temporary files this is, and what is in it."""
     deadline = time.monotonic() + patience_s
     while (running := processes_with(f"TMPDIR={scratch}")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    temporary = [path for path in scratch.iterdir() if not path.name.endswith(_OF_LIBRARIES)]
-    return [*running, *partial_files(Project(config.with_name("project"))), *map(str, temporary)]
+    return [*running, *(str(path) for path in scratch.iterdir() if not path.name.endswith(_OF_LIBRARIES))]
 
 
 def partial_files(project: Project) -> list[str]:
@@ -133,34 +140,90 @@ def ids_with(variable: str) -> dict[int, str]:
     return found
 
 
-def assert_survives(config: Path, moment: str, expected: dict[str, Any]) -> str:
-    """Run an iteration that is killed at this moment, start it again, and see that it ends like one that was not.
+@dataclass(frozen=True)
+class Victim:
+    """An iteration of a project, what it comes to when nothing happens to it, and where the project was before it."""
 
-    Returns:
-        What happened, in a few words.
-    """
-    project = Project(config.with_name("project"))
-    shutil.rmtree(project.root, ignore_errors=True)
-    killed = run_iteration(config, moment)
-    if killed.code == 0:  # the machine was quicker this time
-        return "it had ended before"
-    asked_to_stop = moment.startswith("signals")
-    assert killed.code == (130 if asked_to_stop else -9), (moment, killed.code, killed.errors)
-    if decided(project):
-        assert outcome(project) == expected, moment
-        return "killed after the decision"
-    resumed = run_iteration(config)
-    assert resumed.code == 0, (moment, resumed.errors)
-    assert outcome(project) == expected, moment
-    again = sorted(killed.finished & resumed.finished)
-    assert len(again) <= 1, (moment, again)
-    assert not (left := left_over(config)), (moment, left)
-    return f"survived, did {len(killed.finished)} and then {len(resumed.finished)} pieces of work, {len(again)} twice"
+    config: Path
+    number: int
+    before: Path | None
+    """A copy of the project; None for the first iteration, when there was none."""
+    straight: Run
+    expected: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: Path, iterations: int = 1) -> "Victim":
+        """The last of so many iterations."""
+        project = project_of(config)
+        before = None
+        for number in range(1, iterations + 1):
+            if number > 1:
+                before = config.with_name(f"before-{number}")
+                shutil.copytree(project.root, before)
+            straight = run_iteration(config)
+            assert straight.ended
+        assert left_over(config) == []
+        return cls(config, iterations, before, straight, outcome(project, iterations))
+
+    @property
+    def project(self) -> Project:
+        return project_of(self.config)
+
+    def assert_survives(self, moment: str) -> str:
+        """Run the iteration and kill it at this moment, start it again, and see that it ends like one that was not.
+
+        Returns:
+            What happened, in a few words.
+        """
+        shutil.rmtree(self.project.root, ignore_errors=True)
+        if self.before:
+            shutil.copytree(self.before, self.project.root)
+        killed = run_iteration(self.config, moment)
+        if killed.code == 0:  # the machine was quicker this time
+            return "it had ended before"
+        assert killed.code == _code_of(moment), (moment, killed.code, killed.errors)
+        if self.decided():
+            self._assert_nothing_is_left(moment)
+            return "killed after the decision"
+        resumed = run_iteration(self.config)
+        assert resumed.code == 0, (moment, resumed.errors)
+        again = sorted(killed.finished & resumed.finished)
+        assert len(again) <= 1, (moment, again)
+        self._assert_nothing_is_left(moment)
+        return (
+            f"survived, did {len(killed.finished)} and then {len(resumed.finished)} pieces of work, {len(again)} twice"
+        )
+
+    def decided(self) -> bool:
+        """Whether the iteration was committed: then the next run is the next iteration."""
+        return next_iteration(self.project.ledger) == self.number + 1
+
+    def _assert_nothing_is_left(self, moment: str) -> None:
+        """The iteration ended as expected; once the next one has begun, an accept is backed up and the rest gone."""
+        with self.project.held():
+            begin(load_config(self.config))
+        assert outcome(self.project, self.number) == self.expected, moment
+        if self.expected["decision"]["outcome"] == "accepted":
+            assert next_iteration(self.project.ledger_backup) == self.number + 1, moment
+        assert not (left := left_over(self.config)), (moment, left)
 
 
-def decided(project: Project) -> bool:
-    """Whether the iteration was committed: then the next run is the next iteration."""
-    if not project.ledger.exists():
-        return False
-    with open_ledger(project.ledger) as ledger:
-        return ledger.next_iteration() == 2
+def project_of(config: Path) -> Project:
+    return Project(config.with_name("project"))
+
+
+def next_iteration(ledger: Path) -> int | None:
+    """The number of the iteration that comes next by this ledger; None when there is none."""
+    if not ledger.exists():
+        return None
+    with open_ledger(ledger) as opened:
+        return opened.next_iteration()
+
+
+def _code_of(moment: str) -> int:
+    """How a process ends that is killed then. Asked to stop it does so at its next report, and asked twice at once."""
+    kind, _, details = moment.partition(":")
+    if kind != "signals":
+        return -signal.SIGKILL
+    numbers = details.partition(":")[2].split(",")
+    return 128 + int(numbers[-1]) if len(numbers) > 1 else Interrupted.exit_code

@@ -2,25 +2,23 @@
 
 import pytest
 
-from rlm_core.state.project import Project
-from tests.chaos.kills import assert_survives, left_over, outcome, run_iteration
+from tests.chaos.kills import Victim
 from tests.conftest import MakeConfig
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_killed_iterations_end_like_one_that_was_not_disturbed(make_config: MakeConfig) -> None:
-    """Within a write early and later, and while it is training; by Ctrl-C twice."""
-    config = make_config()
-    project = Project(config.with_name("project"))
-    straight = run_iteration(config)
-    ended = straight.ended
-    assert left_over(config) == []
-    expected = outcome(project)
+    """Within a write early and later, while it is training, before the ledger's commit; by Ctrl-C twice; by SIGTERM."""
+    victim = Victim.of(make_config())
+    ended = victim.straight.ended
     moments = [
         f"write:{ended['writes'] // 3}",
         f"write:{ended['writes'] * 2 // 3}",
         "report:train",
+        "decision:2",
         "signals:verify:2,2",
+        "signals:train:15",
+        "signals:verify:15,15",
     ]
     for moment in moments:
-        assert assert_survives(config, moment, expected).startswith("survived"), moment
+        assert victim.assert_survives(moment).startswith("survived"), moment

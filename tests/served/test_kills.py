@@ -1,6 +1,7 @@
 """kill -9 of the flow's process, the worker and the server: nothing but starting again is needed.
 
-RLM_CHAOS_SERVED asks for so many further kills at random moments, RLM_CHAOS_SEED says which.
+RLM_CHAOS_SERVED asks for so many further kills at random moments, RLM_CHAOS_SEED says which, and for a server that is
+gone for a minute.
 """
 
 import json
@@ -9,18 +10,20 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlm_core.state.project import Project
-from tests.chaos.kills import SEED, decided, outcome, partial_files
+from tasks.caching import RESULTS
+from tests.chaos.kills import SEED, next_iteration, outcome, partial_files
 from tests.conftest import MakeConfig
 from tests.served.machine import Machine, wait_for
 
 ROUNDS = int(os.environ.get("RLM_CHAOS_SERVED", "0"))
+_OUTAGE_S = 60
 
 
 class Target:
@@ -60,9 +63,22 @@ class Target:
     def over(self, run: str) -> bool:
         return bool(self.machine.run(run)["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"))
 
-    def assert_undisturbed(self) -> None:
+    def finished(self) -> set[tuple[str, int]]:
+        """The stages and shards whose results are there, and when each was written."""
+        results = self.project.run(1) / RESULTS
+        return {(path.name, path.stat().st_mtime_ns) for path in results.glob("[!.]*")}
+
+    def assert_undisturbed(self, idle: Collection[str], finished: Collection[tuple[str, int]] = ()) -> None:
+        """It ended as expected, what was finished was not made again, and nothing is left of it.
+
+        Args:
+            idle: command lines of the server and the worker when they have nothing to do.
+            finished: what was before the kill.
+        """
         assert outcome(self.project) == self.expected
+        assert self.finished() >= set(finished)
         assert partial_files(self.project) == []
+        wait_for(lambda: set(self.machine.processes()) <= set(idle))
 
     def _flow_run(self) -> str | None:
         try:
@@ -77,9 +93,11 @@ def test_an_iteration_ends_as_if_flow_worker_and_server_had_not_been_killed(
     machine: Machine, make_config: MakeConfig
 ) -> None:
     """The flow's process while it samples; worker and server while the next run trains, which then goes on alone."""
+    idle = machine.processes()
     target = Target(machine, make_config(train={"epochs": 40, "minibatch": 6}))
     first = target.begin_anew()
     wait_for(lambda: (target.project.run(1) / "rollouts").exists())
+    finished = target.finished()
     target.kill_flow()
     assert machine.wait_until_over(first)["state_name"] == "Crashed"
     second = target.start()
@@ -89,13 +107,32 @@ def test_an_iteration_ends_as_if_flow_worker_and_server_had_not_been_killed(
     machine.restart("server")
     machine.restart("worker")
     assert machine.wait_until_over(second)["state_name"] == "Completed", machine.logs(second)
-    target.assert_undisturbed()
+    target.assert_undisturbed(idle, finished)
+
+
+@pytest.mark.skipif(not ROUNDS, reason="RLM_CHAOS_SERVED asks for no kills")
+@pytest.mark.timeout(1_200)
+def test_a_server_that_is_gone_for_a_minute_is_not_missed(machine: Machine, make_config: MakeConfig) -> None:
+    """Connections are refused from the last steps of training until after the iteration has been decided."""
+    idle = machine.processes()
+    target = Target(machine, make_config())
+    run = target.begin_anew()
+    wait_for(lambda: target.steps() > 0)
+    finished = target.finished()
+    machine.kill("server")
+    gone = time.monotonic()
+    wait_for(lambda: next_iteration(target.project.ledger) == 2)
+    time.sleep(max(0.0, _OUTAGE_S - (time.monotonic() - gone)))
+    machine.restart("server")
+    assert machine.wait_until_over(run)["state_name"] == "Completed", machine.logs(run)
+    target.assert_undisturbed(idle, finished)
 
 
 @pytest.mark.skipif(not ROUNDS, reason="RLM_CHAOS_SERVED asks for no kills")
 @pytest.mark.timeout(7_200)
 def test_random_moments(machine: Machine, make_config: MakeConfig, capsys: pytest.CaptureFixture[str]) -> None:
     """By turns the flow's process, the worker, the server and all of them at once, as when the power goes."""
+    idle = machine.processes()
     target = Target(machine, make_config())
 
     def kill_all() -> None:
@@ -116,12 +153,13 @@ def test_random_moments(machine: Machine, make_config: MakeConfig, capsys: pytes
             print(f"seed {SEED}, {number + 1} of {ROUNDS}: {name} after {after_s:.1f} s", flush=True)
         run = target.begin_anew()
         time.sleep(after_s)
+        finished = target.finished()
         kill()
         for service in again:
             machine.restart(service)
         if name != "all":  # the rest goes on, or sees it
             machine.wait_until_over(run)
-        if not decided(target.project):
+        if next_iteration(target.project.ledger) != 2:
             machine.follow("prefect deployment run iterate/iterate --watch", "--param", f"config={target.config}")
-        target.assert_undisturbed()
+        target.assert_undisturbed(idle, finished)
         assert target.over(run), "Prefect takes it for running"
