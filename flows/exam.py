@@ -5,6 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.console import outlive_the_reader
+from rlm_core.config import Count, Positive, Temperature, Tokens
 from rlm_core.config_file import load_config
 from rlm_core.exams.order import order_exam
 from rlm_core.progress import stopping_on_signals
@@ -17,10 +18,10 @@ def exam(
     config: str = "configs/quick.yaml",
     policy: str = "incumbent",
     suite: str = "bank:benchmark",
-    samples: int | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    seed: int | None = None,
+    samples: Positive | None = None,
+    temperature: Temperature | None = None,
+    max_tokens: Tokens | None = None,
+    seed: Count | None = None,
 ) -> dict[str, Any]:
     """Examine a policy on a suite, beside an iteration or without one.
 

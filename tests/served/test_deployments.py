@@ -3,6 +3,8 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import yaml
@@ -38,12 +40,39 @@ def test_everything_is_deployed_with_forms_that_say_what_to_enter(machine: Machi
     assert nightly["schedule"]["timezone"] == DEPLOYED["improve"]["schedules"][0]["timezone"]
 
 
-def test_a_parameter_out_of_range_is_refused_before_a_run_is_made(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("deployment", "parameter", "value", "said"),
+    [
+        ("iterate", "config", 3, "is not of type 'string'"),
+        ("improve", "config", "", "should be non-empty"),
+        ("improve", "iterations", -1, "is less than the minimum of 0"),
+        ("improve", "iterations", 1.5, "is not of type 'integer'"),
+        ("improve", "iterations", "two", "is not of type 'integer'"),
+        ("improve", "stalled_after", -1, "is less than the minimum of 0"),
+        ("improve", "pause_s", -0.5, "is less than the minimum of 0"),
+        ("improve", "hours", 0, "is less than or equal to the minimum of 0"),
+        ("improve", "hours", "all night", "is not valid under any of the given schemas"),
+        ("improve", "late_hours", -1, "is less than the minimum of 0"),
+        ("exam", "policy", 3, "is not of type 'string'"),
+        ("exam", "samples", 0, "is less than the minimum of 1"),
+        ("exam", "temperature", 6, "is greater than the maximum of 5"),
+        ("exam", "max_tokens", 0, "is less than the minimum of 1"),
+        ("exam", "seed", -1, "is less than the minimum of 0"),
+    ],
+)
+def test_a_parameter_that_is_not_possible_is_refused_by_name_before_a_run_is_made(
+    machine: Machine, deployment: str, parameter: str, value: Any, said: str
+) -> None:
     def asked_for() -> int:  # the schedule makes runs of its own
-        return sum(not run["auto_scheduled"] for run in machine.runs("improve"))
+        return sum(not run["auto_scheduled"] for run in machine.runs(deployment))
 
     before = asked_for()
-    machine.follow("prefect deployment run improve/improve --param iterations=-1", code=1)
+    made = machine.ask(f"/deployments/name/{deployment}/{deployment}")
+    with pytest.raises(HTTPError) as caught:
+        machine.ask(f"/deployments/{made['id']}/create_flow_run", {"parameters": {parameter: value}})
+    assert caught.value.code == 409
+    detail = json.loads(caught.value.read())["detail"]
+    assert f"Validation failed for field '{parameter}'. Failure reason: {value!r} {said}" in detail
     assert asked_for() == before
 
 
