@@ -15,13 +15,12 @@ from rlm_core.state.prune import keep_newest
 from rlm_core.trackers import tell_trackers
 from tasks.events import tell
 from tasks.pages import publish, publish_ended
-from tasks.stage import TAGS, Result, results_of
+from tasks.stage import Result, results_of
 
 
 @task(
     name="gate",
     task_run_name="iteration {iteration.number} · gate",
-    tags=TAGS,
     description="The candidate is compared with the incumbent.",
     persist_result=False,
 )
@@ -36,7 +35,6 @@ def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Resu
 @task(
     name="conclude",
     task_run_name="iteration {iteration.number} · conclude",
-    tags=TAGS,
     description="The decision goes to the ledger.",
     persist_result=False,
 )

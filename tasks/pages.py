@@ -30,8 +30,11 @@ def publish_ended(project: Path, iteration: int) -> None:
 
 
 def _show(name: str, project: Path, page: str, description: str) -> None:
-    key = artifact_key(name, project.name)
-    create_markdown_artifact(markdown=page, key=key, description=description)
+    """Show a page in the UI. It is in the iteration's directory too, so a server that cannot be told is a warning."""
+    try:
+        create_markdown_artifact(markdown=page, key=artifact_key(name, project.name), description=description)
+    except Exception as error:
+        get_run_logger().warning("Prefect's UI does not get the page %s: %s", name, one_line(error))
 
 
 def artifact_key(page: str, project: str) -> str:

@@ -1,6 +1,7 @@
 """What all stage tasks have in common: caching, persisted results, retries.
 
 How many work at a time, and where, is no part of what a stage is given and so none of its cache key; see `caching`.
+Tasks have no tags: before one with tags Prefect asks its server for their limits, and a server that is gone fails it.
 """
 
 import time
@@ -23,9 +24,6 @@ from tasks.storage import ResultFiles
 
 Result = dict[str, Any]
 """A `StageResult` as JSON data: what a stage task returns, and what others are given of it."""
-
-TAGS = ["rlm"]
-"""The same for all stages: each new set of tags costs a task most of a second, in which Prefect asks for its limits."""
 
 
 def stage_task(
@@ -56,7 +54,6 @@ def stage_task(
             name=function.__name__,
             version=str(version),
             description=description,
-            tags=TAGS,
             cache_policy=StagePolicy(version=version, reads=reads, ignores=ignores),
             persist_result=True,
             result_serializer="json",
