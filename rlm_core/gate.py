@@ -85,7 +85,9 @@ def decide(
         StageFailed: the holdout is missing, and would have had a say.
     """
     on_benchmark = compare(benchmark, derive_seed(seed, "benchmark"), section.confidence)
-    on_holdout = holdout and compare(holdout, derive_seed(seed, "holdout"), section.confidence)
+    on_holdout = None
+    if holdout is not None:
+        on_holdout = compare(holdout, derive_seed(seed, "holdout"), section.confidence)
     look = _look(on_benchmark, on_holdout, past, lineage)
     outcome = cast(Outcome, outcomes(look, section).item())
     if on_holdout is None and outcome != "rejected":

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 from tests import tiny
 
 MakeConfig = Callable[..., Path]
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")

@@ -506,6 +506,7 @@ def test_a_first_adapter_of_another_shape_is_refused_before_there_is_a_project(
     config = load_config(make_config(model={"base": policy.base, "adapter": adapter.path}))
     with pytest.raises(AdapterError, match=r"is full with .* asks for lora with"):
         check(config)
+    assert not (tmp_path / "project").exists()
 
 
 def test_an_exam_before_the_first_iteration_does_not_hide_what_is_wrong_with_the_first_adapter(
@@ -522,4 +523,3 @@ def test_an_exam_before_the_first_iteration_does_not_hide_what_is_wrong_with_the
         ledger.begin(Base.of(base_policy(config)), None)
     assert is_begun(ledger_path)
     check(config)
-    assert not (tmp_path / "project").exists()

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core.training.advantages import centred, group_normalised, have_spread, leave_one_out, overlong_penalties
@@ -39,7 +39,6 @@ def test_leave_one_out_advantages_are_as_computed_by_hand() -> None:
     np.testing.assert_allclose(leave_one_out([0.0, 0.5, 1.0]), [-0.75, 0.0, 0.75], atol=1e-12)
 
 
-@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth)
 def test_leaving_one_out_is_the_mean_of_the_others_as_its_name_says(rewards: list[float]) -> None:
     slow = [r - sum(rewards[:i] + rewards[i + 1 :]) / (len(rewards) - 1) for i, r in enumerate(rewards)]
@@ -59,7 +58,6 @@ def test_advantages_of_whole_rewards_are_floating_point(advantages: Advantages) 
 
 
 @every
-@settings(deadline=None)
 @given(rewards=rewards_of_a_group)
 def test_advantages_of_a_group_sum_to_0(advantages: Advantages, rewards: list[float]) -> None:
     assert abs(advantages(rewards).sum()) < 1e-6
@@ -67,7 +65,6 @@ def test_advantages_of_a_group_sum_to_0(advantages: Advantages, rewards: list[fl
 
 
 @every
-@settings(deadline=None)
 @given(reward=st.floats(0, 1), size=st.integers(1, 64))
 def test_equal_rewards_teach_exactly_nothing(advantages: Advantages, reward: float, size: int) -> None:
     assert not have_spread([reward] * size)
@@ -75,14 +72,12 @@ def test_equal_rewards_teach_exactly_nothing(advantages: Advantages, reward: flo
 
 
 @every
-@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth, shift=st.integers(-8, 8))
 def test_paying_everyone_more_changes_nothing(advantages: Advantages, rewards: list[float], shift: int) -> None:
     shifted = [reward + shift for reward in rewards]
     np.testing.assert_allclose(advantages(shifted), advantages(rewards), rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth, scale=st.floats(0.25, 8))
 def test_the_scale_of_rewards_matters_only_without_normalising(rewards: list[float], scale: float) -> None:
     scaled = [scale * reward for reward in rewards]
@@ -91,7 +86,6 @@ def test_the_scale_of_rewards_matters_only_without_normalising(rewards: list[flo
     np.testing.assert_allclose(leave_one_out(scaled), scale * leave_one_out(rewards), rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth)
 def test_normalised_advantages_have_deviation_1(rewards: list[float]) -> None:
     deviation = group_normalised(rewards).std()
@@ -99,7 +93,6 @@ def test_normalised_advantages_have_deviation_1(rewards: list[float]) -> None:
 
 
 @every
-@settings(deadline=None)
 @given(rewards=steps_of_a_sixteenth)
 def test_a_better_reward_is_a_better_advantage(advantages: Advantages, rewards: list[float]) -> None:
     result = advantages(rewards)

@@ -46,7 +46,7 @@ from rlm_core.state.project import Project
 from rlm_core.training.trainer import _digest_of, _read_checkpoint
 from tests.core.test_ledger import BASE, FIRST, decision, outcome, report, state_of
 
-quickly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
 json_values = st.recursive(

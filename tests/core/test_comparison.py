@@ -62,7 +62,7 @@ def test_the_p_value_for_three_problems_is_as_counted_by_hand(
     assert compare(pair(incumbent, candidate), seed=0, confidence=0.9).p_value == pytest.approx(p_value)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     counts=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=8), seed=st.integers(0, 99)
 )

@@ -59,7 +59,7 @@ def test_top_k_and_top_p_keep_the_likeliest(draw: Draw, limits: dict[str, Any], 
     assert logprobs == pytest.approx(expected, abs=1e-6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     size=st.integers(1, 1000),
     seed=st.integers(0, 2**32 - 1),

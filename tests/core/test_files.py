@@ -95,7 +95,7 @@ def test_the_temporary_file_keeps_the_suffix_and_stands_beside_the_target(tmp_pa
     assert (seen[0].parent, seen[0].suffix) == (tmp_path, ".safetensors")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=st.lists(st.text(), max_size=5))
 def test_json_lines_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.jsonl"

@@ -168,7 +168,7 @@ almost_proposals = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text() | st.text(alphabet='{}[]",:\\ \n`abe019.-'))
 @example("{\x00")
 def test_any_text_is_a_problem_or_a_rejection(text: str) -> None:
@@ -176,7 +176,7 @@ def test_any_text_is_a_problem_or_a_rejection(text: str) -> None:
     assert isinstance(outcome, Problem) or outcome.reason
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(content=almost_proposals, cut=st.integers(0, 400), junk=st.text(max_size=5))
 def test_any_broken_proposal_is_a_problem_or_a_rejection(content: dict[str, Any], cut: int, junk: str) -> None:
     text = json.dumps(content)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core import judging, progress
@@ -74,7 +74,6 @@ def test_the_reward_is_as_computed_by_hand(
     assert reward(judgement(passed, of), trivial, credit) == pytest.approx(expected, abs=1e-15)
 
 
-@settings(deadline=None)
 @given(of=st.integers(1, 20), missing=st.integers(1, 20), trivial=st.floats(0, 1), credit=st.floats(0, 1))
 def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
     of: int, missing: int, trivial: float, credit: float
@@ -86,7 +85,6 @@ def test_an_incomplete_answer_is_paid_at_most_the_partial_credit(
         assert paid == 0.0
 
 
-@settings(deadline=None)
 @given(of=st.integers(2, 20), trivial=st.floats(0, 0.99), credit=st.floats(0, 1))
 def test_one_more_passed_case_is_never_paid_less(of: int, trivial: float, credit: float) -> None:
     paid = [reward(judgement(passed, of), trivial, credit) for passed in range(of)]

@@ -184,7 +184,7 @@ REJECTIONS = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(REJECTIONS)
 def test_every_rejection_is_counted_in_the_table_of_the_iterations_page(rejections: list[Rejection]) -> None:
     page = iteration_page(dataclasses.replace(ended(), rejections=rejections))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core.errors import ProblemError
@@ -153,7 +153,6 @@ def test_the_parts_of_the_bank_are_different_files() -> None:
     assert len(firsts) == 3
 
 
-@settings(deadline=None)
 @given(size=st.integers(1, 30), wanted=st.integers(1, 40), seed=st.integers(0, 5))
 def test_every_problem_comes_up_before_one_comes_up_again(size: int, wanted: int, seed: int) -> None:
     bank = problems(size)

@@ -82,7 +82,7 @@ def chosen(proposals: Sequence[Problem], prover: Any) -> list[Problem]:
 # ------------------------------------------------------------------------------------------------------- any text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(content=almost_proposals, cut=st.integers(0, 400), junk=st.text(max_size=5))
 @example(content={"description": "d" * 30, "signature": "f(n)", "tests": [{"input": 1, "expected": 2}]}, cut=0, junk="")
 def test_any_text_gives_problems_or_reasons_on_the_way_through_the_filter(
@@ -107,7 +107,7 @@ def test_any_text_gives_problems_or_reasons_on_the_way_through_the_filter(
     assert len(made) + len(rejected) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(code=st.text() | st.text(alphabet="def f(x):\n return[]'\"\\{}#0+"))
 @example("(" * 5_000)
 @example("def f(x):\n    return f'{x!r:>{10}}'\n")
@@ -119,7 +119,7 @@ def test_any_solution_is_compared_with_those_of_exams(code: str) -> None:
 # -------------------------------------------------------------------------------------------------- ids and names
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(hostile=st.sampled_from(HOSTILE) | st.text(), field=st.sampled_from(["id", "signature", "description"]))
 def test_what_a_model_calls_a_problem_names_no_file(hostile: str, field: str) -> None:
     tests = [{"input": [n], "expected": n + 1} for n in range(5)]
@@ -184,7 +184,7 @@ def test_twins_and_proof_are_in_play_where_the_order_is_tried(prover: Any) -> No
     assert {rejection.rule for rejection in rejections} == {"twin", "reference"}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(proposals=PROPOSALS, data=st.data())
 def test_what_the_filter_keeps_does_not_depend_on_the_order(
     prover: Any, proposals: list[Problem], data: st.DataObject
@@ -193,7 +193,7 @@ def test_what_the_filter_keeps_does_not_depend_on_the_order(
     assert {problem.id for problem in chosen(shuffled, prover)} == {p.id for p in chosen(proposals, prover)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(proposals=PROPOSALS)
 def test_what_the_filter_keeps_it_keeps_again(prover: Any, proposals: list[Problem]) -> None:
     kept = chosen(proposals, prover)

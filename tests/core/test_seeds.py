@@ -2,7 +2,7 @@
 
 from itertools import permutations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_core.seeds import derive_seed
@@ -14,7 +14,6 @@ def test_seeds_never_change_between_versions() -> None:
     assert derive_seed(7, 3, "rollout", "abc", 0) == 0x19A6A16AC77AA6C2 >> 1
 
 
-@settings(deadline=None)
 @given(path=st.lists(st.integers() | st.text(), max_size=5))
 def test_a_seed_fits_where_seeds_are_taken(path: list[int | str]) -> None:
     assert 0 <= derive_seed(*path) < 2**63

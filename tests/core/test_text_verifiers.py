@@ -310,7 +310,7 @@ _HOSTILE = st.one_of(
 # Threads that earlier tests have left, such as Prefect's, may draw from the global generator in the meantime.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @pytest.mark.parametrize("verifier", TEXT_VERIFIERS, ids=lambda verifier: verifier["kind"])
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=_HOSTILE)
 def test_no_answer_makes_a_verifier_raise(bench: Bench, verifier: dict[str, Any], text: str) -> None:
     result = judged(bench, text, **verifier)

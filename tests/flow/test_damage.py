@@ -156,7 +156,7 @@ def test_no_bit_of_a_stored_result_may_differ(tmp_path: Path) -> None:
         assert damage(tmp_path, stored) == "its record is not what was written", bit
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_whatever_is_in_its_file_a_stored_result_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "any").write_bytes(content)

@@ -15,7 +15,7 @@ from rlm_core.sandbox.text import readable
 from rlm_core.verifiers.values import NotJson, is_valid, same, show, to_json
 
 NODES, DEPTH = 10_000, 30
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 ENCODER = Encoder(NODES, DEPTH, size_mb=1)
 encode = ENCODER.encode
 
