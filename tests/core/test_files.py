@@ -196,8 +196,9 @@ def test_what_a_living_writer_has_not_finished_stays(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from rlm_core.files import write_atomic\n"
         "def write(temporary):\n"
-        "    print('writing', flush=True)\n"
-        "    temporary.write_text(sys.stdin.readline())\n"
+        "    with temporary.open('w') as file:\n"
+        "        print('writing', flush=True)\n"
+        "        file.write(sys.stdin.readline())\n"
         "write_atomic(Path(sys.argv[1]), write)"
     )
     path = tmp_path / "report.html"
