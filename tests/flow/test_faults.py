@@ -83,7 +83,7 @@ def small_disk(directory: Path) -> Iterator[Callable[[str], None]]:
     try:
         mount("size=16k")
     except subprocess.CalledProcessError as error:  # root in a container may not
-        pytest.skip(error.stderr.strip())
+        pytest.skip(error.stderr.splitlines()[0])
     try:
         yield lambda options: mount(f"remount,{options}")
     finally:
