@@ -31,6 +31,9 @@ from rlm_core import progress
 from rlm_core.errors import RlmError
 from rlm_core.iteration import begin
 from rlm_core.progress import Progress
+from rlm_core.state.run import Run
+
+_DECISION = Run(Path()).decision.name
 
 
 class Notes:
@@ -64,7 +67,7 @@ class Killer:
     def write(self, name: str) -> None:
         with self._lock:
             self.writes += 1
-            self.decision_writes += name == "decision.json" or self.decision_writes > 0
+            self.decision_writes += name == _DECISION or self.decision_writes > 0
             if (self._kind, self._when) in (("write", str(self.writes)), ("decision", str(self.decision_writes))):
                 self._kill()
 
