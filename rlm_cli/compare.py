@@ -13,6 +13,7 @@ from rlm_core.errors import UsageError
 from rlm_core.exams.scores import CONFIDENCE
 from rlm_core.files import first_reason, read_given_text
 from rlm_core.pages.gate_page import SHOWN_OF_ID
+from rlm_core.phrases import p_text
 from rlm_core.records import ExamReport, Record, SuiteComparison
 from rlm_core.seeds import derive_seed
 
@@ -83,8 +84,8 @@ def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: li
     table.add_row(
         "difference",
         f"{comparison.difference:+.3f} at pass@1 ({CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}), "
-        f"p = {comparison.p_value:.4f} that so large a gain is chance"
-        + (f", {comparison.p_worse:.4f} that so large a loss is" if comparison.p_worse is not None else ""),
+        f"p {p_text(comparison.p_value, '= ')} that so large a gain is chance"
+        + (f", {p_text(comparison.p_worse)} that so large a loss is" if comparison.p_worse is not None else ""),
     )
     table.add_row("better", f"on {comparison.better} problems{_listed(better)}")
     table.add_row("worse", f"on {comparison.worse} problems{_listed(worse)}")

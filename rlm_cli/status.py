@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rlm_core.inventions import in_words
-from rlm_core.phrases import counted, megabytes, scores, useful_groups
+from rlm_core.phrases import counted, megabytes, p_text, scores, useful_groups
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
 from rlm_core.state.project import Project
@@ -131,7 +131,7 @@ def _compared(comparison: SuiteComparison) -> str:
     low, high = comparison.interval
     return (
         f"{comparison.incumbent:.3f} incumbent → {comparison.candidate:.3f} candidate "
-        f"({comparison.difference:+.3f}, interval {low:+.3f} to {high:+.3f}, p = {comparison.p_value:.4f}; "
+        f"({comparison.difference:+.3f}, interval {low:+.3f} to {high:+.3f}, p {p_text(comparison.p_value, '= ')}; "
         f"better on {comparison.better} problems, worse on {comparison.worse})"
     )
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import GateSection
 from rlm_core.errors import StageFailed
+from rlm_core.phrases import p_text
 from rlm_core.records import AdapterRef, GateDecision, Lineage, Outcome, PastScores, SuiteComparison
 from rlm_core.seeds import derive_seed
 
@@ -153,9 +154,10 @@ def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
     if section.rule != "paired":
         return _found_by_score(look, section)
     gain = f"{look.candidate:.3f} against {look.incumbent:.3f}"
-    asked = f"p = {look.p_better:.4f}; at most {section.level(look.tries):.3g} is asked for"
+    asked = f"p {p_text(look.p_better, '= ')}; at most {section.level(look.tries):.3g} is asked for"
     if look.p_worse <= 1 - section.worse_confidence:
-        return f"{gain} is worse with p = {look.p_worse:.4f}; above {1 - section.worse_confidence:.3g} it may go on"
+        allowed = f"{1 - section.worse_confidence:.3g}"
+        return f"{gain} is worse with p {p_text(look.p_worse, '= ')}; above {allowed} it may go on"
     if look.p_better <= section.level(look.tries):
         if look.difference >= section.min_gain - _ROUNDING:
             return f"{gain} is a gain with {asked}"

@@ -27,3 +27,8 @@ def scores(comparison: SuiteComparison | None) -> str:
 def megabytes(size: int) -> str:
     """So many bytes."""
     return f"{size / 1e6:.1f} MB"
+
+
+def p_text(p: float, equals: str = "") -> str:
+    """A p-value in four decimals, or that it is below 0.0001; `equals` stands before the former, such as `= `."""
+    return f"{equals}{p:.4f}" if p >= 5e-5 else "< 0.0001"

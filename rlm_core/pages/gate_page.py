@@ -8,6 +8,7 @@ from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.pages.exam_answers import Answers
 from rlm_core.pages.markdown import fenced, side_by_side, table, wrapped
+from rlm_core.phrases import p_text
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, ProblemScore, SuiteComparison, TrainReport
 
 SHOWN_OF_ID = 8
@@ -61,7 +62,7 @@ def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
     rows = []
     for suite in suites:
         found, (low, high) = suite.comparison, suite.comparison.interval
-        worse = "–" if found.p_worse is None else f"{found.p_worse:.4f}"
+        worse = "–" if found.p_worse is None else p_text(found.p_worse)
         answers = sum(problem.samples for problem in suite.base.problems)
         base = sum(problem.correct for problem in suite.base.problems) / answers
         rows.append(
@@ -72,7 +73,7 @@ def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
                 f"{found.candidate:.3f}",
                 f"{found.difference:+.3f}",
                 f"{low:+.3f} to {high:+.3f}",
-                f"{found.p_value:.4f}",
+                p_text(found.p_value),
                 worse,
                 str(found.better),
                 str(found.worse),

@@ -44,7 +44,7 @@ def decision(
 def test_paired_accepts_a_sure_gain() -> None:
     made = decision("paired", gain(1))
     assert made.outcome == "accepted"
-    assert made.reason == "0.750 against 0.500 is a gain with p = 0.0000; at most 0.0329 is asked for"
+    assert made.reason == "0.750 against 0.500 is a gain with p < 0.0001; at most 0.0329 is asked for"
 
 
 NOISE = pair([2] * 20, [3] * 11 + [1] * 9)  # 11 against 9
@@ -73,7 +73,7 @@ def test_probation_ends_with_patience() -> None:
 def test_paired_rejects_what_is_worse_at_once() -> None:
     made = decision("paired", gain(-1))
     assert made.outcome == "rejected"
-    assert made.reason == "0.250 against 0.500 is worse with p = 0.0000; above 0.1 it may go on"
+    assert made.reason == "0.250 against 0.500 is worse with p < 0.0001; above 0.1 it may go on"
     three_lost = pair([2] * 20, [2] * 17 + [1] * 3)  # p = 1/8
     assert decision("paired", three_lost).outcome == "probation"
     assert decision("paired", three_lost, worse_confidence=0.87).outcome == "rejected"
