@@ -8,9 +8,9 @@ ARM ?= seed-1
 PROJECT ?= quick
 # A file of exact versions with their digests: `make setup LOCK=ci.lock` installs those and no others.
 LOCK ?=
-# OpenBLAS threads and parallel tests fight over the cores. Tests with the real model, and those with clusters, servers
-# and workers of their own, run in one process and leave the cores to OpenBLAS; the others run in as many processes as
-# there are cores, each with one thread.
+# OpenBLAS threads and parallel tests fight over the cores. Tests with the real model, and those with clusters or inference
+# servers of their own, run in one process and leave the cores to OpenBLAS; the others run in as many processes as there
+# are cores, each with one thread.
 PYTEST := $(BIN)/python -m pytest -q
 PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
@@ -50,7 +50,7 @@ test-runners: setup ## verification on a local Dask and a local Ray cluster; ins
 	$(PYTEST) tests/runners
 
 test-served: setup ## deployments, schedules and rlm up, with a server and a worker of the tests' own
-	$(PYTEST) tests/served
+	$(PYTEST_PARALLEL) tests/served
 
 test-machines: setup ## docs/several-machines.md on four hosts in network namespaces, one of them cut off; wants root and ip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dask]'
