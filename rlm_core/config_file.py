@@ -8,12 +8,12 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from rlm_core.config import CREDENTIALS, Config
 from rlm_core.errors import ConfigError, one_line
 from rlm_core.files import read_given_text
+from rlm_core.yaml_text import parse_yaml
 
 
 def load_config(path: str | Path) -> Config:
@@ -25,8 +25,8 @@ def load_config(path: str | Path) -> Config:
     path = Path(path)
     text = read_given_text(path, str(path), ConfigError)
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        content = parse_yaml(text)
+    except ValueError as error:
         raise ConfigError(f"{path}: is not YAML: {one_line(error)}") from error
     if content is None:
         content = {}

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from rlm_core.config import Config
 from rlm_core.config_file import parse_config
 from rlm_core.errors import ConfigError, one_line
@@ -18,6 +16,7 @@ from rlm_core.mlxsmith.keys import KEYS
 from rlm_core.pages.markdown import table
 from rlm_core.starter.config_text import config_text
 from rlm_core.starter.new_project import CONFIG_NAME, starter_files
+from rlm_core.yaml_text import parse_yaml
 
 Word = Literal["kept", "changed", "dropped"]
 
@@ -120,8 +119,8 @@ def _read(path: Path) -> dict[str, Any]:
     """What the file says, as `section.key`, of the types that the keys have."""
     text = read_given_text(path, str(path), ConfigError)
     try:
-        content = tomllib.loads(text) if path.suffix in (".toml", ".tml") else yaml.safe_load(text)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError) as error:
+        content = tomllib.loads(text) if path.suffix in (".toml", ".tml") else parse_yaml(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {one_line(error)}") from error
     if not isinstance(content, dict) or not all(isinstance(section, dict) for section in content.values()):
         raise ConfigError(f"{path}: is no config of mlxsmith: it must hold sections with settings")

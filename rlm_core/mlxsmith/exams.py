@@ -9,6 +9,7 @@ import yaml
 from rlm_core.errors import ProblemError, one_line
 from rlm_core.files import read_given_text
 from rlm_core.sources import read_suite
+from rlm_core.yaml_text import parse_yaml
 
 Role = Literal["benchmark", "holdout"]
 
@@ -45,8 +46,8 @@ def _readable(path: Path) -> tuple[str, str]:
     """
     text, but = read_given_text(path, str(path), ProblemError), ""
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        content = parse_yaml(text)
+    except ValueError as error:
         raise ProblemError(f"{path}: is not YAML: {one_line(error)}") from error
     if isinstance(content, dict) and content.pop("config", None):
         text, but = yaml.safe_dump(content, sort_keys=False, allow_unicode=True), "without its section config"

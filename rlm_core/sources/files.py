@@ -16,6 +16,7 @@ from rlm_core.files import first_reason, read_given_text, sha256_of
 from rlm_core.problems import Problem
 from rlm_core.sources import evalplus, exam_yaml, human_eval_rows, mbpp, problem_files
 from rlm_core.sources.suite import Asking, Suite
+from rlm_core.yaml_text import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -129,11 +130,9 @@ def _content(name: str, path: Path) -> Any:
     try:
         if _has_lines(path):
             return list(_json_lines(name, text))
-        return json.loads(text) if ".json" in _suffixes(path)[-2:] else yaml.load(text, Loader=_loader())
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        return json.loads(text) if ".json" in _suffixes(path)[-2:] else parse_yaml(text, _loader())
+    except (ValueError, RecursionError) as error:
         raise ProblemError(f"{name}: is malformed: {one_line(error)}") from error
-    except (LookupError, AttributeError) as error:  # what PyYAML raises at `!!int ''` and its like
-        raise ProblemError(f"{name}: is malformed: a tag such as !!int stands before what it does not fit") from error
 
 
 def _text(name: str, path: Path) -> str:

@@ -90,6 +90,7 @@ SETTINGS = [
 TEXTS: list[tuple[bytes, str]] = [
     (b"\xff", "is not UTF-8 text"),
     (b"a: [", "is not YAML"),
+    (b"seed: !!int ''", "is not YAML"),
     (b"[" * 5_000, "is not YAML"),
     (b"!!python/object/apply:os.getcwd []", "is not YAML"),
     (b"just words", "must hold sections with settings, not a str"),

@@ -121,6 +121,7 @@ def test_a_file_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None
         ("train: {adapter: {kind: prefix, rank: 8}}", "train.adapter.kind = 'prefix': Input should be 'lora', 'dora'"),
         # files of another kind
         ("a: [", "is not YAML: "),
+        ("seed: !!int ''", "is not YAML: a tag such as !!int stands before"),
         ("a: b: c", "is not YAML: "),
         ("!!python/object/apply:os.getcwd []", "is not YAML: "),
         ("- seed", "must hold sections with settings, not a list"),
