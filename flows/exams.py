@@ -22,8 +22,9 @@ def sit_exams(
     exams: list[Result] = []
     for who, policy in iteration.examined(results_of(trained, iteration.directory)).items():
         for kind in ("benchmark", "holdout"):
-            sat = [results_of(exam, iteration.directory) for exam in exams]
-            if (who, kind) == ("candidate", "holdout") and settled(iteration, config, sat):
-                continue
+            if (who, kind) == ("candidate", "holdout"):
+                sat = [results_of(exam, iteration.directory) for exam in exams]
+                if settled(iteration, config, sat):
+                    continue
             exams.append(examine(who, policy, kind))
     return exams

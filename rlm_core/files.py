@@ -79,9 +79,18 @@ def files_below(directory: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names)
 
 
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write `content` to `path` atomically."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    return write_atomic(path, write)
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write `text` to `path` atomically, as UTF-8."""
-    return write_atomic(path, lambda temporary: _write_bytes(temporary, text.encode()))
+    return write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> Path:
@@ -191,10 +200,6 @@ def digest(*parts: Any) -> str:
     """Hex SHA-256 (first 16 digits) of JSON-able values: the content hash that ids and cache keys are made of."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _make_directory(directory: Path) -> None:

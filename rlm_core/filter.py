@@ -17,7 +17,6 @@ from rlm_core.proposals.parse import SHOWN_CHARS
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import WITHOUT_OUTPUTS, broken_rule
 from rlm_core.proposals.twins import twin
-from rlm_core.proposals.written import written
 from rlm_core.records import FileRef, PolicyRef, Refusal, Rejection, StageResult
 from rlm_core.rollout import sample_rollouts
 from rlm_core.sandbox import Sandbox
@@ -28,6 +27,7 @@ from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
 from rlm_core.verifiers import prepare
+from rlm_core.written import written
 
 
 def run(

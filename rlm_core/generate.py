@@ -14,11 +14,11 @@ from rlm_core.model.draws import Sampling
 from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.parse import collect
-from rlm_core.proposals.written import written
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import procedural, read_problems
 from rlm_core.state.corpus import CorpusAnswer
+from rlm_core.written import written
 
 _SUBJECTS = {
     "strings": "strings",

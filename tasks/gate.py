@@ -14,7 +14,7 @@ from rlm_core.state.project import Project
 from rlm_core.state.prune import keep_newest
 from rlm_core.trackers import tell_trackers
 from tasks.events import tell
-from tasks.pages import publish, publish_ended
+from tasks.pages import publish, publish_ended, title_of
 from tasks.stage import Result, results_of
 
 
@@ -28,7 +28,7 @@ def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Resu
     """The decision by the configured rule, and its page."""
     decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
     publish(Path(iteration.project), page)
-    get_run_logger().info("%s: %s", page.partition("\n")[0].removeprefix("# "), decision.reason)
+    get_run_logger().info("%s: %s", title_of(page), decision.reason)
     return decision, page
 
 

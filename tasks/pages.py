@@ -14,7 +14,12 @@ _TITLES = {"iteration": "stages, samples, what to look at", "learning": "learnin
 
 def publish(project: Path, page: str) -> None:
     """Show the gate's page in the UI."""
-    _show("gate", project, page, page.partition("\n")[0].removeprefix("# "))
+    _show("gate", project, page, title_of(page))
+
+
+def title_of(page: str) -> str:
+    """A page's first line, without the mark of a heading."""
+    return page.partition("\n")[0].removeprefix("# ")
 
 
 def publish_ended(project: Path, iteration: int) -> None:

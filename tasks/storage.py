@@ -5,12 +5,11 @@ altered since, but is a record still, would be believed.
 """
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 from prefect.filesystems import LocalFileSystem
 
-from rlm_core.files import write_atomic
+from rlm_core.files import write_bytes
 
 _SEAL = b',"sha256":"'
 """What comes after the record: one key more, which Prefect does not look at, of the JSON object that it is."""
@@ -27,8 +26,7 @@ class ResultFiles(LocalFileSystem):
         Raises:
             StageFailed: the disk is full or not writable.
         """
-        whole = sealed(content)
-        return str(write_atomic(self._resolve_path(path), lambda temporary: _write(temporary, whole)))
+        return str(write_bytes(self._resolve_path(path), sealed(content)))
 
     async def awrite_path(self, path: str, content: bytes) -> str:
         return self.write_path(path, content)
@@ -43,7 +41,3 @@ def sealed(content: bytes) -> bytes:
 def is_as_written(content: bytes) -> bool:
     """Whether this is what `sealed` gave, to the last bit."""
     return content == sealed(content.rpartition(_SEAL)[0] + b"}")
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

@@ -4,7 +4,8 @@ import json
 import shutil
 import sqlite3
 import string
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,14 @@ CHOICES: list[dict[str, Any]] = [
 """Of replies of inference servers."""
 
 
-def assert_one_line(error: RlmError, path: Path) -> None:
-    assert str(path) in str(error)
-    assert "\n" not in str(error)
+@contextmanager
+def taken_or_refused(refusal: type[RlmError], path: Path) -> Iterator[None]:
+    """What is read in the block is taken, or refused in one line that names the file."""
+    try:
+        yield
+    except refusal as error:
+        assert str(path) in str(error)
+        assert "\n" not in str(error)
 
 
 @st.composite
@@ -121,10 +127,8 @@ def damaged(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def test_a_config(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
+    with taken_or_refused(ConfigError, path):
         load_config(path)
-    except ConfigError as error:
-        assert_one_line(error, path)
 
 
 @quickly
@@ -132,10 +136,8 @@ def test_a_config(tmp_path: Path, text: str) -> None:
 def test_a_section(tmp_path: Path, name: str, content: Any) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({name: content}))
-    try:
+    with taken_or_refused(ConfigError, path):
         load_config(path)
-    except ConfigError as error:
-        assert_one_line(error, path)
 
 
 @quickly
@@ -143,10 +145,8 @@ def test_a_section(tmp_path: Path, name: str, content: Any) -> None:
 def test_a_problem_file(tmp_path: Path, suffix: str, text: str) -> None:
     path = tmp_path / f"problems{suffix}"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
+    with taken_or_refused(ProblemError, path):
         read_problems(str(path))
-    except ProblemError as error:
-        assert_one_line(error, path)
 
 
 @quickly
@@ -157,10 +157,8 @@ def test_a_problem_in_any_format(tmp_path: Path, suffix: str, rows: list[dict[st
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         path.write_text(json.dumps(rows))
-    try:
+    with taken_or_refused(ProblemError, path):
         read_problems(str(path))
-    except ProblemError as error:
-        assert_one_line(error, path)
 
 
 @quickly
@@ -168,10 +166,8 @@ def test_a_problem_in_any_format(tmp_path: Path, suffix: str, rows: list[dict[st
 def test_an_exam(tmp_path: Path, tasks: Any) -> None:
     path = tmp_path / "exam.yaml"
     path.write_text(yaml.safe_dump({"tasks": tasks}))
-    try:
+    with taken_or_refused(ProblemError, path):
         read_problems(str(path))
-    except ProblemError as error:
-        assert_one_line(error, path)
 
 
 @quickly
@@ -183,10 +179,8 @@ def test_an_exam(tmp_path: Path, tasks: Any) -> None:
 def test_a_config_of_mlxsmith(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mlxsmith.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
+    with taken_or_refused(ConfigError, path):
         migrate(path)
-    except ConfigError as error:
-        assert_one_line(error, path)
 
 
 def nested(name: str, value: Any) -> Any:
@@ -207,10 +201,8 @@ def test_an_answer(text: str) -> None:
 @given(st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
 def test_an_adapters_config(tmp_path: Path, content: bytes) -> None:
     (tmp_path / CONFIG).write_bytes(content)
-    try:
+    with taken_or_refused(AdapterError, tmp_path / CONFIG):
         assert isinstance(read_adapter_config(AdapterRef(path=str(tmp_path), sha256="0" * 64)), dict)
-    except AdapterError as error:
-        assert_one_line(error, tmp_path / CONFIG)
 
 
 @quickly
@@ -224,10 +216,8 @@ def test_an_adapters_config(tmp_path: Path, content: bytes) -> None:
 def test_a_base_models_config(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_bytes(content)
     for read in (fingerprint, number_of_layers, quantisation_bits):
-        try:
+        with taken_or_refused(ModelError, tmp_path / "config.json"):
             read(tmp_path)
-        except ModelError as error:
-            assert_one_line(error, tmp_path / "config.json")
 
 
 @quickly
@@ -236,10 +226,8 @@ def test_a_stages_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(content)
     for read in (lambda: list(read_jsonl(path, Rollout)), lambda: read_record(path, Rollout)):
-        try:
+        with taken_or_refused(StageFailed, path):
             read()
-        except StageFailed as error:
-            assert_one_line(error, path)
 
 
 @quickly
@@ -247,11 +235,8 @@ def test_a_stages_file(tmp_path: Path, content: bytes) -> None:
 def test_a_ledger(tmp_path: Path, content: bytes, like_one: bool) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes((b"SQLite format 3\0" if like_one else b"") + content)
-    try:
-        with open_ledger(path) as ledger:
-            ledger.history()
-    except LedgerError as error:
-        assert_one_line(error, path)
+    with taken_or_refused(LedgerError, path), open_ledger(path) as ledger:
+        ledger.history()
 
 
 @quickly
@@ -282,13 +267,10 @@ def test_a_ledgers_entries(tmp_path: Path, data: st.DataObject) -> None:
             connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):  # SQLite does not take it, or not there
             reject()
-    try:
-        with open_ledger(path) as ledger:
-            ledger.corpus(before=99)
-            ledger.exam("key")
-            state_of(ledger)
-    except LedgerError as error:
-        assert_one_line(error, path)
+    with taken_or_refused(LedgerError, path), open_ledger(path) as ledger:
+        ledger.corpus(before=99)
+        ledger.exam("key")
+        state_of(ledger)
 
 
 @quickly

@@ -17,7 +17,7 @@ from rlm_core.proposals.claims import with_reference_values
 from rlm_core.proposals.known import KnownProblems, jaccard, shingles
 from rlm_core.proposals.proof import Prover, open_prover
 from rlm_core.proposals.rules import RULES
-from rlm_core.records import FileRef, Lineage, PolicyRef, Rejection
+from rlm_core.records import FileRef, Lineage, PolicyRef, Rejection, StageResult
 from rlm_core.sources import read_problems
 from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import ProblemOutcome, open_ledger
@@ -53,6 +53,31 @@ def bank(count: int) -> list[Problem]:
         )
         for i in range(count)
     ]
+
+
+def run_stage(
+    tmp_path: Path,
+    made: list[Path],
+    generate: GenerateSection,
+    holdout: str = "bank:holdout",
+    iteration: int = 1,
+    reserve: int = 0,
+) -> StageResult:
+    """The stage, whose files are in `tmp_path / "run"`."""
+    return filtering.run(
+        tmp_path / "run",
+        tmp_path / "project",
+        [FileRef.of(path) for path in made],
+        generate,
+        {"benchmark": "bank:benchmark", "holdout": holdout},
+        SECTION,
+        VerifySection(),
+        project_seed=0,
+        iteration=iteration,
+        learner=NOBODY,
+        rollout=RolloutSection(),
+        reserve=reserve,
+    )
 
 
 def nested(depth: int) -> list[Any]:
@@ -428,19 +453,7 @@ def test_the_stage_fills_up_with_what_is_solved_sometimes_or_with_the_bank_s_nex
     ended = nothing_learnt(1, GateSection(), Lineage(None, None, 0, 0))
     with open_ledger(Project(tmp_path / "project").ledger) as ledger:
         ledger.commit(ended, 0.3, outcomes, {})
-    result = filtering.run(
-        tmp_path / "run",
-        tmp_path / "project",
-        [],
-        GenerateSection(problems=1, bank=str(path), choice=choice),
-        {"benchmark": "bank:benchmark", "holdout": "bank:holdout"},
-        SECTION,
-        VerifySection(),
-        project_seed=0,
-        iteration=2,
-        learner=NOBODY,
-        rollout=RolloutSection(),
-    )
+    result = run_stage(tmp_path, [], GenerateSection(problems=1, bank=str(path), choice=choice), iteration=2)
     [chosen] = read_jsonl(Path(result.files["problems"].path), Problem)
     expected = asked_before[5] if choice == "useful" else bank_order(asked_before, 0, 2, 1)[0]
     assert chosen.prompt == expected.prompt
@@ -453,19 +466,7 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         prompt=OTHER_PROMPT, reference="def double(n):\n    return n**3 + n\n", provenance={"source": "mutation"}
     )
     mutants = write_jsonl(tmp_path / "mutants.jsonl", [*bank(1), other])
-    result = filtering.run(
-        tmp_path / "run",
-        tmp_path / "project",
-        [FileRef.of(proposals), FileRef.of(mutants)],
-        GenerateSection(problems=6),
-        {"benchmark": "bank:benchmark", "holdout": str(holdout)},
-        SECTION,
-        VerifySection(),
-        project_seed=0,
-        iteration=1,
-        learner=NOBODY,
-        rollout=RolloutSection(),
-    )
+    result = run_stage(tmp_path, [proposals, mutants], GenerateSection(problems=6), str(holdout))
     assert result.damage() is None
     assert result.figures == {
         "problems": 6,
@@ -495,20 +496,9 @@ def test_what_is_passed_over_for_the_reserve_is_written_too_and_nothing_twice(tm
     path = write_jsonl(tmp_path / "bank.jsonl", bank(5))
     walk = bank_order(read_problems(str(path)), 0, 1, 1)
     in_exams = [walk[0], walk[2]]
-    result = filtering.run(
-        tmp_path / "run",
-        tmp_path / "project",
-        [],
-        GenerateSection(problems=1, bank=str(path), choice="uniform"),
-        {"benchmark": "bank:benchmark", "holdout": str(write_jsonl(tmp_path / "holdout.jsonl", in_exams))},
-        SECTION,
-        VerifySection(),
-        project_seed=0,
-        iteration=1,
-        learner=NOBODY,
-        rollout=RolloutSection(),
-        reserve=3,
-    )
+    holdout = write_jsonl(tmp_path / "holdout.jsonl", in_exams)
+    generate = GenerateSection(problems=1, bank=str(path), choice="uniform")
+    result = run_stage(tmp_path, [], generate, str(holdout), reserve=3)
     assert [p.prompt for p in read_jsonl(tmp_path / "run" / "reserve.jsonl", Problem)] == [
         walk[3].prompt,
         walk[4].prompt,

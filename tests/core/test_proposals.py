@@ -17,11 +17,11 @@ from rlm_core.problems import Problem, Provenance
 from rlm_core.proposals.known import KnownProblems
 from rlm_core.proposals.parse import collect
 from rlm_core.proposals.proof import Prover, open_prover
-from rlm_core.proposals.written import written
 from rlm_core.records import Refusal
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sources import read_problems
 from rlm_core.sources.procedural import problems
+from rlm_core.written import written
 from tests.core.test_generate import almost_proposals
 
 EXAMS = {group: read_problems(f"bank:{group}") for group in ("benchmark", "holdout")}
