@@ -116,7 +116,7 @@ def print_greedy(arm: Arm) -> None:
     settings = load_config(settings_of(arm.name))
     print("\ngreedy, base model → last policy")
     for suite in (settings.evaluate.benchmark, settings.evaluate.holdout, PEOPLES):
-        paths = [sit(order_exam(settings, who, suite, temperature=0), settings)[0] for who in ("base", str(ITERATIONS))]
+        paths = [sit(order_exam(settings, who, suite, temperature=0))[0] for who in ("base", str(ITERATIONS))]
         base, last = (read_record(path, ExamReport) for path in paths)
         gain = compare(ExamPair(base, last), seed=0, confidence=CONFIDENCE)
         print(

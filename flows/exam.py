@@ -44,15 +44,7 @@ def exam(
         result = unplaced(evaluate, settings.prefect, task_run_name=f"{order.who} on {suite}")(
             timeout_s=settings.prefect.evaluate_timeout_s,
             files={},
-            directory=str(order.directory),
-            project=str(order.project),
-            who=order.who,
-            examined=order.examined,
-            suite=order.suite,
-            section=order.evaluate,
-            rollout=settings.rollout,
-            verify=settings.verify,
-            seed=order.seed,
+            **order.parameters(),
         )
-    sat = results_of(result, str(order.directory))
+    sat = results_of(result, order.directory)
     return {"report": sat.files["report"].path, **sat.figures}

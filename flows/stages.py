@@ -11,6 +11,7 @@ from flows.fan_out import FanOut
 from flows.runners import VerifyRunner, verify_runner
 from rlm_core.approval import approved
 from rlm_core.config import Config
+from rlm_core.exams.order import Order
 from rlm_core.iteration import Iteration
 from rlm_core.records import PolicyRef
 from rlm_core.rounds import Rounds, Shard
@@ -117,17 +118,9 @@ class Stages:
 
     def _examine(self, who: str, policy: PolicyRef, kind: str) -> Result:
         suite = self._suites[kind]
-        return self._task(evaluate, f"{who} sits the {kind}")(
-            **self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True),
-            project=self._it.project,
-            who=who,
-            examined=policy,
-            suite=suite,
-            section=self._config.evaluate,
-            rollout=self._config.rollout,
-            verify=self._config.verify,
-            seed=self._it.exam_seed,
-        )
+        order = Order.by(self._config, self._it.directory, who, policy, suite)
+        common = self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True)
+        return self._task(evaluate, f"{who} sits the {kind}")(**common | order.parameters())
 
     def gate(
         self, made: list[Result], rollouts: list[Result], verdicts: list[Result], trained: Result, exams: list[Result]

@@ -36,7 +36,7 @@ def run_exam(
     """
     with Watcher() as watcher, listening(watcher), stopping_on_signals():
         order = order_exam(config, policy, suite, samples, temperature, max_tokens, seed, say=watcher.say)
-        path, reused = sit(order, config)
+        path, reused = sit(order)
     report = read_record(path, ExamReport)
     if output is not None:
         path = write_record(output, report)
@@ -46,9 +46,9 @@ def run_exam(
         _print(report, path, reused)
 
 
-def sit(order: Order, config: Config) -> tuple[Path, bool]:
+def sit(order: Order) -> tuple[Path, bool]:
     """Have an exam sat: its report's path, and whether it was there before."""
-    result = evaluate.run_order(order, config)
+    result = evaluate.run(order)
     return Path(result.files["report"].path), bool(result.figures["reused"])
 
 

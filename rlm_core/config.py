@@ -18,6 +18,7 @@ from pydantic import (
 from rlm_core.records import Share
 from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
+from rlm_core.seeds import derive_seed
 from rlm_core.training.methods import METHODS, Method, MethodName
 
 Positive = Annotated[int, Field(ge=1)]
@@ -489,6 +490,11 @@ class Config(Section):
     to, answers and verdicts of all but so many newest iterations. Null: nothing goes by itself."""
     trackers: tuple[Literal["wandb", "mlflow", "trackio"], ...] = ()
     """Experiment trackers that are told of each iteration when it has ended; each is an extra of the package."""
+
+    @property
+    def exam_seed(self) -> int:
+        """Of all the project's own exams, so that they can be compared."""
+        return derive_seed(self.seed, "exams")
 
     @model_validator(mode="after")
     def _suites_differ(self) -> "Config":

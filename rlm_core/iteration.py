@@ -43,8 +43,6 @@ class Iteration(Record):
     """Candidates before that were not accepted."""
     seed: int
     """Of this iteration; its stages' seeds derive from it."""
-    exam_seed: int
-    """The same in every iteration of a project, so that exams can be compared."""
     corpus: FileRef | None
     """What may be rehearsed and shown: the corpus as earlier iterations left it. None when nothing is to be."""
     started: float
@@ -134,7 +132,6 @@ def begin(config: Config) -> Iteration:
         waited=lineage.waited,
         tries=lineage.tries,
         seed=derive_seed(config.seed, number),
-        exam_seed=derive_seed(config.seed, "exams"),
         corpus=write_corpus(run, earlier, config) if earlier is not None else None,
         started=time.monotonic(),
     )

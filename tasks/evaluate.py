@@ -1,9 +1,8 @@
 """The evaluate stage as a task, one policy and one suite at a time."""
 
-from pathlib import Path
-
 from rlm_core import evaluate as core
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
+from rlm_core.exams.order import Order
 from rlm_core.records import Examinee, StageResult
 from tasks.stage import stage_task
 
@@ -33,9 +32,9 @@ def evaluate(
     who: str,
     examined: Examinee,
     suite: str,
-    section: EvaluateSection,
+    evaluate: EvaluateSection,
     rollout: RolloutSection,
     verify: VerifySection,
     seed: int,
 ) -> StageResult:
-    return core.run(Path(directory), Path(project), who, examined, suite, section, rollout, verify, seed)
+    return core.run(Order(directory, project, who, examined, suite, evaluate, rollout, verify, seed))

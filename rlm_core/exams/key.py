@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import rlm_core
-from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
+from rlm_core.exams.exam import Exam
 from rlm_core.files import digest
 from rlm_core.records import Examinee, PolicyRef
 from rlm_core.verifiers.function import sources
@@ -19,26 +19,16 @@ _JUDGING = ("pytest", "regex", "jsonschema", "reasoning-gym")
 """Decide, with Python itself, which answers are right."""
 
 
-def exam_key(
-    examinee: Examinee,
-    suite: str,
-    seed: int,
-    evaluate: EvaluateSection,
-    rollout: RolloutSection,
-    verify: VerifySection,
-) -> str:
-    """Names all that an exam's report depends on; reports with equal keys are equal but for the time they took.
-
-    Args:
-        suite: its digest.
-    """
+def exam_key(examinee: Examinee, exam: Exam) -> str:
+    """Names all that an exam's report depends on; reports with equal keys are equal but for the time they took."""
+    evaluate, rollout, verify = exam.evaluate, exam.rollout, exam.verify
     who = [examinee.name, examinee.fingerprint if isinstance(examinee, PolicyRef) else None]
     settings: list[Any] = [evaluate.samples, evaluate.temperature, evaluate.top_p, evaluate.max_tokens]
     settings += [rollout.prompt_suffix, rollout.stop_after_code]
     settings += [verify.sandbox, verify.limits.model_dump(mode="json"), sources(verify.functions)]
     if verify.sandbox == "docker":  # its image says which packages an answer can use
         settings.append(verify.container.model_dump(mode="json"))
-    return digest(code_version(), who, suite, seed, settings)
+    return digest(code_version(), who, exam.suite.digest, exam.seed, settings)
 
 
 @cache

@@ -1,30 +1,50 @@
-"""An exam as a person orders it, from the command line or as a deployment: checked before any work is done."""
+"""Who is to sit which exam, how and where; and an exam that a person orders, checked before any work is done."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
-from rlm_core.config import Config, EvaluateSection
+from rlm_core.config import Config, EvaluateSection, RolloutSection, VerifySection
 from rlm_core.config_file import parse_config
+from rlm_core.exams.exam import Exam
 from rlm_core.exams.examinees import examinee_of
 from rlm_core.records import Examinee, Recited
-from rlm_core.seeds import derive_seed
-from rlm_core.sources import read_problems
-from rlm_core.state.project import Project
+from rlm_core.sources import read_problems, read_suite
 from rlm_core.verifiers.check import check_problems
 
 
 @dataclass(frozen=True)
 class Order:
-    """Who is examined on what, and how; the parameters of `evaluate.run`."""
+    """An exam that somebody is to sit."""
 
-    directory: Path
-    project: Path
+    directory: str
+    """Below which the report is written."""
+    project: str
+    """Its ledger keeps reports."""
     who: str
+    """`base`, `incumbent`, `candidate` …; part of the report's name."""
     examined: Examinee
     suite: str
     evaluate: EvaluateSection
+    rollout: RolloutSection
+    verify: VerifySection
     seed: int
+
+    @classmethod
+    def by(cls, config: Config, directory: str, who: str, examined: Examinee, suite: str) -> "Order":
+        """One of the project's own exams: as the config has it, with the same seed each time."""
+        project = str(Path(config.project).absolute())
+        own = (config.evaluate, config.rollout, config.verify, config.exam_seed)
+        return cls(directory, project, who, examined, suite, *own)
+
+    def exam(self) -> Exam:
+        """What is asked. Raises ProblemError as `read_suite`."""
+        return Exam(self.suite, read_suite(self.suite), self.evaluate, self.rollout, self.verify, self.seed)
+
+    def parameters(self) -> dict[str, Any]:
+        """By name, for the task that has it sat."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def order_exam(
@@ -56,6 +76,5 @@ def order_exam(
     kept = {name: value for name, value in given.items() if value is not None}
     evaluate = parse_config({"evaluate": {**config.evaluate.dump(), **kept}}, "the exam").evaluate
     check_problems(read_problems(suite), config.verify.limits, config.verify.functions)
-    root = Path(config.project).absolute()
-    exam_seed = derive_seed(config.seed, "exams") if seed is None else seed
-    return Order(Project(root).root, root, who, examined, suite, evaluate, exam_seed)
+    order = Order.by(config, str(Path(config.project).absolute()), who, examined, suite)
+    return replace(order, evaluate=evaluate, seed=order.seed if seed is None else seed)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rlm_core.answers import FENCE
-from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
+from rlm_core.config import RolloutSection
 from rlm_core.errors import InfrastructureFault, ProblemError
+from rlm_core.exams.exam import Exam
 from rlm_core.exams.key import code_version
 from rlm_core.exams.scores import mean_pass_at, pass_at_k
 from rlm_core.judging import judge_rollouts, open_bench, sandbox_used
@@ -18,36 +19,6 @@ from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed
 from rlm_core.sources.suite import Suite
 from rlm_core.verifiers import prepare
-
-
-@dataclass(frozen=True)
-class Exam:
-    """What is asked, and how."""
-
-    name: str
-    """Of the suite, for people."""
-    suite: Suite
-    evaluate: EvaluateSection
-    rollout: RolloutSection
-    verify: VerifySection
-    seed: int
-
-    @property
-    def judging(self) -> VerifySection:
-        """How answers are judged: what they would be paid is not asked."""
-        return self.verify.model_copy(update={"partial_credit": 0.0})
-
-    @property
-    def samples(self) -> int:
-        """Answers to each problem: as many as the settings say, or as the largest k of the suite needs."""
-        return max([self.evaluate.samples, *(asking.k or 1 for asking in self.suite.askings.values())])
-
-    def section(self, problem: Problem) -> RolloutSection:
-        """How a problem is asked: as the suite says, and else as the settings say."""
-        asking = self.suite.asking(problem)
-        own = {"temperature": asking.temperature, "top_p": asking.top_p, "max_tokens": asking.max_tokens}
-        given = {name: getattr(self.evaluate, name) if value is None else value for name, value in own.items()}
-        return self.rollout.model_copy(update={"group_size": self.samples, "top_k": 0, **given})
 
 
 @dataclass(frozen=True)

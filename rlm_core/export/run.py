@@ -8,8 +8,9 @@ from typing import Any
 from rlm_core import evaluate
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed, UsageError
+from rlm_core.exams.exam import Exam
 from rlm_core.exams.order import Order, order_exam
-from rlm_core.exams.sit import Exam, require_complete, sit_exam
+from rlm_core.exams.sit import require_complete, sit_exam
 from rlm_core.export.agreement import greedy_logprobs, require_equal_logprobs, require_equal_scores
 from rlm_core.export.card import Exported, model_card
 from rlm_core.export.fused import write_fused
@@ -21,7 +22,6 @@ from rlm_core.model.device import device_policy, device_policy_to_train
 from rlm_core.records import AdapterRef, ExamReport, PolicyRef
 from rlm_core.rollout import sample_rollouts
 from rlm_core.scratch import scratch_beside
-from rlm_core.sources import read_suite
 from rlm_core.state.ledger import FinishedIteration, open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
@@ -54,7 +54,7 @@ def export(config: Config, policy: str, target: Path, gguf: bool, say: Say = lam
     if gguf:
         check_gguf(who.base)
     say(f"examining the policy on {order.suite}")
-    adapted = read_record(Path(evaluate.run_order(order, config).files["report"].path), ExamReport)
+    adapted = read_record(Path(evaluate.run(order).files["report"].path), ExamReport)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with scratch_beside(target) as directory:
@@ -77,7 +77,7 @@ def _build(
     gguf: bool,
     say: Say,
 ) -> Exported:
-    exam = Exam(order.suite, read_suite(order.suite), order.evaluate, config.rollout, config.verify, order.seed)
+    exam = order.exam()
     say("fusing, and comparing log-probabilities")
     difference = _fuse(built, who, exam)
     say("examining the fused model")
@@ -91,7 +91,7 @@ def _build(
         adapter=adapter,
         kind=read_adapter_config(adapter).get("fine_tune_type", "lora"),
         settings=_trained_with(adapter, config),
-        history=_history(Project(order.project), adapter),
+        history=_history(Project(Path(order.project)), adapter),
         exams=(adapted, fused),
         compared=require_equal_scores(adapted, fused),
         difference=difference,

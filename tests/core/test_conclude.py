@@ -46,7 +46,6 @@ def iteration(config: Config) -> Iteration:
         waited=0,
         tries=0,
         seed=0,
-        exam_seed=0,
         corpus=None,
         started=0.0,
     )

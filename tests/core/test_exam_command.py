@@ -217,7 +217,7 @@ def test_the_incumbent_of_a_project_that_was_not_begun_is_what_it_would_begin_wi
 def test_who_was_examined_is_in_the_report(project: tuple[Config, list[AdapterRef]], suite: str) -> None:
     config, (accepted, _) = project
     order = order_exam(config, "incumbent", suite, samples=1)
-    result = evaluate.run_order(order, config)
+    result = evaluate.run(order)
     report = ExamReport.model_validate_json(Path(result.files["report"].path).read_bytes())
     assert report.policy == accepted.sha256
     assert report.tokens > 0

@@ -1,6 +1,7 @@
 """pass@k against enumeration, and what an exam's report and key depend on."""
 
 import sys
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,22 @@ import rlm_core
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.exams import key as keys
+from rlm_core.exams.exam import Exam
 from rlm_core.exams.key import code_version, exam_key
 from rlm_core.exams.scores import ks_for, mean_pass_at, pass_at_k
-from rlm_core.exams.sit import Exam, report_on, require_complete, sit_exam
+from rlm_core.exams.sit import report_on, require_complete, sit_exam
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, CaseResult, ExamReport, PolicyRef, ProblemScore, Recited, Rollout, Verdict
+from rlm_core.records import (
+    AdapterRef,
+    CaseResult,
+    Examinee,
+    ExamReport,
+    PolicyRef,
+    ProblemScore,
+    Recited,
+    Rollout,
+    Verdict,
+)
 from rlm_core.rollout import sample_rollouts
 from rlm_core.sandbox import Limits
 from rlm_core.seeds import derive_seed
@@ -96,14 +108,11 @@ def test_an_interval_is_as_wide_as_the_binomial_says() -> None:
     assert mean_pass_at([score(2, 1)] * 5, 2, seed=0)[1] == {1: (0.5, 0.5), 2: (1.0, 1.0)}
 
 
-KEY: dict[str, Any] = {
-    "examinee": BASE,
-    "suite": "s",
-    "seed": 1,
-    "evaluate": EvaluateSection(),
-    "rollout": RolloutSection(),
-    "verify": VerifySection(),
-}
+EXAM = Exam("s", Suite(tuple(PROBLEMS)), EvaluateSection(), RolloutSection(), VerifySection(), 1)
+
+
+def key(examinee: Examinee = BASE, **change: Any) -> str:
+    return exam_key(examinee, replace(EXAM, **change))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +122,7 @@ KEY: dict[str, Any] = {
         {"examinee": BASE.model_copy(update={"adapter": AdapterRef(path="p", sha256="abc")})},
         {"examinee": Recited(recites="reference")},
         {"examinee": Recited(recites="empty")},
-        {"suite": "t"},
+        {"suite": Suite(tuple(PROBLEMS[1:]))},
         {"seed": 2},
         {"rollout": RolloutSection(prompt_suffix=" Stop.")},
         {"rollout": RolloutSection(stop_after_code=False)},
@@ -127,7 +136,7 @@ KEY: dict[str, Any] = {
     ids=str,
 )
 def test_an_exam_key_changes_with_everything_that_a_report_depends_on(change: dict[str, Any]) -> None:
-    assert exam_key(**(KEY | change)) != exam_key(**KEY)
+    assert key(**change) != key()
 
 
 def test_an_exam_key_does_not_change_with_anything_else() -> None:
@@ -135,14 +144,13 @@ def test_an_exam_key_does_not_change_with_anything_else() -> None:
     training_only = RolloutSection(group_size=16, temperature=0.5, max_tokens=9)
     paid_otherwise = VerifySection(workers=7, partial_credit=0.5)
     moved = PolicyRef(base="the same under another name", fingerprint="b")
-    changed = {"examinee": moved, "evaluate": renamed, "rollout": training_only, "verify": paid_otherwise}
-    assert exam_key(**(KEY | changed)) == exam_key(**KEY)
+    assert key(moved, name="t", evaluate=renamed, rollout=training_only, verify=paid_otherwise) == key()
 
 
 def test_an_exam_is_another_one_when_the_code_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = exam_key(**KEY)
+    before = key()
     monkeypatch.setattr(keys, "code_version", lambda: "another")
-    assert exam_key(**KEY) != before
+    assert key() != before
 
 
 def test_the_version_of_the_code_changes_with_any_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +252,7 @@ def test_an_answer_lost_to_a_fault_is_not_a_wrong_one_and_makes_the_exam_incompl
 
 # ------------------------------------------------------------------------------------------ what a suite says itself
 
-EXAM = """
+IN_YAML = """
 tasks:
   - {id: twice, prompt: Say 1., k: 2, seed: 5, top_p: 0.9, verifier: regex.py, verifier_kwargs: {pattern: "1"}}
   - {id: plain, prompt: Say 2., verifier: regex.py, verifier_kwargs: {pattern: "2"}}
@@ -254,7 +262,7 @@ tasks:
 
 def exam_in_yaml(tmp_path: Path, **evaluate: Any) -> Exam:
     path = tmp_path / "exam.yaml"
-    path.write_text(EXAM)
+    path.write_text(IN_YAML)
     return Exam("suite", read_suite(str(path)), EvaluateSection(**evaluate), RolloutSection(), VerifySection(), 7)
 
 

@@ -8,8 +8,9 @@ import pytest
 from rlm_core import generate, judging, mutate, rollout, verify
 from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, GenerateSection, MutateSection, RolloutSection, VerifySection
+from rlm_core.exams.exam import Exam
 from rlm_core.exams.key import exam_key
-from rlm_core.exams.sit import Exam, sit_exam
+from rlm_core.exams.sit import sit_exam
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.model.decoding import Request
 from rlm_core.model.draws import Sampling
@@ -145,7 +146,8 @@ def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(tiny_model: Path, monk
 
 def test_an_exam_is_another_one_when_a_users_function_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def key(section: VerifySection) -> str:
-        return exam_key(PolicyRef(base="b", fingerprint="f"), "s", 1, EvaluateSection(), RolloutSection(), section)
+        exam = Exam("s", Suite((NUMBER,)), EvaluateSection(), RolloutSection(), section, seed=1)
+        return exam_key(PolicyRef(base="b", fingerprint="f"), exam)
 
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "exam_checks.py"

@@ -14,7 +14,8 @@ import yaml
 from rlm_core.answers import problem_prompt
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.errors import ProblemError
-from rlm_core.exams.sit import Exam, sit_exam
+from rlm_core.exams.exam import Exam
+from rlm_core.exams.sit import sit_exam
 from rlm_core.judging import judge_answer, open_bench
 from rlm_core.problems import Any_, JsonSchema, Problem, Pytest, ReasoningGym, Regex
 from rlm_core.records import Recited

@@ -20,6 +20,7 @@ import rlm_core.verify
 from flows.iterate import iterate
 from flows.stages import Stages
 from rlm_core.config import Config, Section
+from rlm_core.exams.order import Order
 from rlm_core.iteration import Iteration
 from rlm_core.records import FileRef, PolicyRef, StageResult
 from rlm_core.rounds import Shard
@@ -228,7 +229,6 @@ def result_names(
         waited=0,
         tries=0,
         seed=config.seed,
-        exam_seed=config.seed,
         corpus=corpus,
         started=0,
     )
@@ -315,6 +315,8 @@ def every_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, set[str]]]
 
     def watched(stage: str, run: Callable[..., StageResult]) -> Callable[..., StageResult]:
         def recorded(value: Any) -> Any:
+            if isinstance(value, Order):
+                return Order(**{name: recorded(part) for name, part in value.parameters().items()})
             if not isinstance(value, Section):
                 return value
             name = sections[type(value)]
