@@ -163,7 +163,7 @@ def finish(
         )
     if decision.accepted:
         back_up(Project(Path(iteration.project)))
-    run.checkpoint.unlink(missing_ok=True)
+    run.remove_unfinished()
     return summary
 
 

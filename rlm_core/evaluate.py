@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rlm_core.exams.key import exam_key
 from rlm_core.exams.order import Order
+from rlm_core.exams.parts import KeptParts
 from rlm_core.exams.sit import require_complete, sit_exam
 from rlm_core.files import write_jsonl, write_record
 from rlm_core.records import FileRef, StageResult
@@ -27,12 +28,14 @@ def run(order: Order) -> StageResult:
         report = ledger.exam(key)
         reused = report is not None
         if report is None:
-            sat = sit_exam(exam, order.examined)
+            kept = KeptParts(stem)
+            sat = sit_exam(exam, order.examined, kept)
             report = sat.report
             write_jsonl(Path(f"{stem}.answers.jsonl"), sat.answers)
             write_jsonl(Path(f"{stem}.verdicts.jsonl"), sat.verdicts)
             require_complete(report)
             ledger.save_exam(key, report)
+            kept.remove()
     path = write_record(Path(f"{stem}.json"), report)
     pass_at = report.model_dump(mode="json")["pass_at"]
     figures = {"who": order.who, "suite": order.suite, "reused": reused, "pass_at": pass_at}

@@ -16,6 +16,9 @@ from rlm_core.scratch import PARTIAL, is_left_over, partial_suffix
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 
+_SEAL = b',"sha256":"'
+"""What comes after a sealed record: one key more of the JSON object that it is."""
+
 
 def write_atomic(path: Path, write: Callable[[Path], None]) -> Path:
     """Let `write` fill a temporary file beside `path`, flush it to disk and move it into place.
@@ -118,6 +121,36 @@ def read_record(path: Path, kind: type[RecordT]) -> RecordT:
         return kind.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise StageFailed(f"{path} is not a readable {kind.__name__}: {first_reason(error)}") from error
+
+
+def write_sealed(path: Path, record: BaseModel) -> Path:
+    """Write one record to `path` atomically, as JSON with a digest of its own."""
+    return write_bytes(path, sealed(record.model_dump_json().encode()))
+
+
+def read_sealed(path: Path, kind: type[RecordT]) -> RecordT | None:
+    """Read what `write_sealed` wrote; None where there is nothing, or it was cut or altered since."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return kind.model_validate_json(unsealed(content)) if is_as_written(content) else None
+
+
+def sealed(content: bytes) -> bytes:
+    """The JSON object with the SHA-256 of its bytes as one key more."""
+    assert content.endswith(b"}")
+    return content[:-1] + _SEAL + hashlib.sha256(content).hexdigest().encode() + b'"}'
+
+
+def unsealed(content: bytes) -> bytes:
+    """What `sealed` was given, if it gave this."""
+    return content.rpartition(_SEAL)[0] + b"}"
+
+
+def is_as_written(content: bytes) -> bool:
+    """Whether this is what `sealed` gave, to the last bit."""
+    return content == sealed(unsealed(content))
 
 
 def read_jsonl(path: Path, kind: type[RecordT]) -> Iterator[RecordT]:

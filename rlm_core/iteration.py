@@ -118,7 +118,7 @@ def begin(config: Config) -> Iteration:
     run = Run(project.run(number))
     remove_partial_files(project.root)
     for other in set(project.runs.glob("*")) - {run.directory}:
-        Run(other).checkpoint.unlink(missing_ok=True)  # of an iteration that was killed after its commit
+        Run(other).remove_unfinished()  # of an iteration that was killed after its commit
     for left in (run.decision, run.gate_page):  # by a gate that was stopped before its commit
         left.unlink(missing_ok=True)
     write_json(run.config, config.dump())

@@ -19,9 +19,8 @@ from pydantic_core import to_jsonable_python
 
 from rlm_core.config import Config, Section
 from rlm_core.errors import one_line
-from rlm_core.files import digest
+from rlm_core.files import digest, is_as_written
 from rlm_core.records import FileRef, PolicyRef, StageResult
-from tasks.storage import is_as_written
 
 RESULTS = "results"
 """Directory of the results, in that of the iteration."""

@@ -1,22 +1,23 @@
 """Sitting an exam: answers to a suite, sampled or recited, judged and counted."""
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
+from rlm_core import progress
 from rlm_core.answers import FENCE
-from rlm_core.config import RolloutSection
 from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.exams.exam import Exam
 from rlm_core.exams.key import code_version
+from rlm_core.exams.parts import KeptParts, Part, SatPart, parts_of
 from rlm_core.exams.scores import mean_pass_at, pass_at_k
 from rlm_core.judging import judge_rollouts, open_bench, sandbox_used
 from rlm_core.model.device import device_policy
 from rlm_core.problems import Problem
 from rlm_core.records import Examinee, ExamReport, PolicyRef, ProblemScore, Recited, Rollout, Verdict
 from rlm_core.rollout import sample_rollouts
-from rlm_core.seeds import derive_seed
 from rlm_core.sources.suite import Suite
 from rlm_core.verifiers import prepare
 
@@ -30,28 +31,44 @@ class Sat:
     verdicts: list[Verdict]
 
 
-def sit_exam(exam: Exam, examinee: Examinee) -> Sat:
+def sit_exam(exam: Exam, examinee: Examinee, kept: KeptParts | None = None) -> Sat:
     """Examine somebody.
 
     Every sample has a seed of its own that derives from the exam's seed, the problem and the sample's index, so two
     policies answer the same problems with the same seeds and their scores are paired.
 
+    Args:
+        kept: parts that are there are taken from it, and others are added.
+
     Raises:
         ProblemError: a solution is to be recited, and a problem has none.
         ModelError, AdapterError, SandboxUnavailable: as loading a policy and opening a sandbox do.
     """
-    started = time.monotonic()
-    part = f"{exam.name} {examinee.name[:8]}"
-    by_id = {problem.id: problem for problem in _ready(exam)}
-    asked = time.monotonic()
-    if isinstance(examinee, Recited):
-        answers = [answer for problem in exam.suite.problems for answer in _recited(examinee, problem, exam.samples)]
-    else:
-        answers = _sampled(exam, examinee, part)
-    sampling_s = time.monotonic() - asked
-    verdicts = judge_rollouts(answers, by_id, exam.judging, stage="evaluate_verify", part=part)
-    report = report_on(exam, examinee, answers, verdicts, sampling_s, time.monotonic() - started)
-    return Sat(report, answers, verdicts)
+    ready = {problem.id: problem for problem in _ready(exam)}
+    parts = parts_of(exam)
+    sat = {part.number: found for part in parts if kept and (found := kept.read(part))}
+    for part in parts:
+        name = _shown(exam, examinee, part)
+        if part.number in sat:
+            progress.report("evaluate", part.answers, part.answers, name, found=part.answers)
+        else:
+            progress.report("evaluate", 0, part.answers, name)
+    lacking = [part for part in parts if part.number not in sat]
+    for part, came in _sit(exam, examinee, lacking, ready):
+        sat[part.number] = came
+        if kept:
+            kept.write(part, came)
+    return _together(exam, examinee, [sat[part.number] for part in parts])
+
+
+def _together(exam: Exam, examinee: Examinee, parts: Sequence[SatPart]) -> Sat:
+    """One exam of all its parts, its answers in the order of the problems."""
+    place = {problem.id: number for number, problem in enumerate(exam.suite.problems)}
+    pairs = [pair for part in parts for pair in zip(part.answers, part.verdicts, strict=True)]
+    pairs.sort(key=lambda pair: (place[pair[0].problem_id], pair[0].index))
+    answers, verdicts = [answer for answer, _ in pairs], [verdict for _, verdict in pairs]
+    sampling_s, duration_s = sum(part.sampling_s for part in parts), sum(part.duration_s for part in parts)
+    return Sat(report_on(exam, examinee, answers, verdicts, sampling_s, duration_s), answers, verdicts)
 
 
 def _ready(exam: Exam) -> list[Problem]:
@@ -76,19 +93,41 @@ def require_complete(report: ExamReport) -> None:
 # -------------------------------------------------------------------------------------------------------------- answers
 
 
-def _sampled(exam: Exam, examinee: PolicyRef, part: str) -> list[Rollout]:
-    """Answers by a policy, in the order of the problems; those that are asked alike are sampled together."""
-    alike: dict[tuple[RolloutSection, int], list[Problem]] = defaultdict(list)
-    for problem in exam.suite.problems:
-        own = exam.suite.asking(problem).seed
-        alike[exam.section(problem), derive_seed(exam.seed if own is None else own, "exam")].append(problem)
-    groups: dict[str, list[Rollout]] = defaultdict(list)
-    with device_policy(examinee.base, examinee.adapter) as policy:
-        for number, ((section, seed), problems) in enumerate(alike.items()):
-            name = part if len(alike) == 1 else f"{part} {number}"
-            for answer in sample_rollouts(policy, problems, section, seed, stage="evaluate", part=name):
-                groups[answer.problem_id].append(answer)
-    return [answer for problem in exam.suite.problems for answer in groups[problem.id]]
+def _sit(
+    exam: Exam, examinee: Examinee, parts: Sequence[Part], ready: Mapping[str, Problem]
+) -> Iterator[tuple[Part, SatPart]]:
+    """Sit some parts, one after the other.
+
+    Args:
+        ready: problems by id, ready to be judged.
+    """
+    with ExitStack() as opened:
+        policy = None
+        if isinstance(examinee, PolicyRef) and parts:
+            policy = opened.enter_context(device_policy(examinee.base, examinee.adapter))
+        for part in parts:
+            name = _shown(exam, examinee, part)
+            started = time.monotonic()
+            if policy is not None:
+                answers = sample_rollouts(policy, part.problems, part.section, part.seed, stage="evaluate", part=name)
+            else:
+                answers = [each for problem in part.problems for each in _recited(examinee, problem, exam.samples)]
+            sampled = time.monotonic()
+            verdicts = judge_rollouts(answers, ready, exam.judging, stage="evaluate_verify", part=name)
+            yield (
+                part,
+                SatPart(
+                    answers=tuple(answers),
+                    verdicts=tuple(verdicts),
+                    sampling_s=sampled - started,
+                    duration_s=time.monotonic() - started,
+                ),
+            )
+
+
+def _shown(exam: Exam, examinee: Examinee, part: Part) -> str:
+    """The part's name in progress reports."""
+    return f"{exam.name} {examinee.name[:8]} {part.number}"
 
 
 def _recited(examinee: Recited, problem: Problem, samples: int) -> list[Rollout]:

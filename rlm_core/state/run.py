@@ -7,6 +7,8 @@ from typing import Literal
 from rlm_core.files import read_record, read_shards
 from rlm_core.records import GateDecision, Rollout, Verdict
 
+PART = ".part"
+"""What the name of a file ends with that has a part of an exam."""
 Made = Literal["proposals", "mutants", "problems"]
 """What generate, mutate and filter write."""
 
@@ -61,6 +63,11 @@ class Run:
     @property
     def checkpoint(self) -> Path:
         return self.directory / "checkpoint.safetensors"
+
+    def remove_unfinished(self) -> None:
+        """Remove what stages that were stopped on their way go on from: the iteration has ended."""
+        for left in (self.checkpoint, *self.exams.glob(f"*{PART}")):
+            left.unlink(missing_ok=True)
 
     @property
     def train_report(self) -> Path:

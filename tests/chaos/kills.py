@@ -155,6 +155,7 @@ class Victim:
     def of(cls, config: Path, iterations: int = 1) -> "Victim":
         """The last of so many iterations."""
         project = project_of(config)
+        shutil.rmtree(project.root, ignore_errors=True)
         before = None
         for number in range(1, iterations + 1):
             if number > 1:
@@ -162,6 +163,7 @@ class Victim:
                 shutil.copytree(project.root, before)
             straight = run_iteration(config)
             assert straight.ended
+        assert next_iteration(project.ledger) == iterations + 1
         assert left_over(config) == []
         return cls(config, iterations, before, straight, outcome(project, iterations))
 

@@ -14,12 +14,12 @@ from prefect.serializers import JSONSerializer
 from flows.iterate import iterate
 from rlm_core import progress
 from rlm_core.errors import Interrupted, StageFailed
-from rlm_core.files import write_text
+from rlm_core.files import sealed, write_text
 from rlm_core.progress import Progress
 from rlm_core.records import FileRef, StageResult
 from rlm_core.state.project import Project
 from tasks.caching import RESULTS, damage
-from tasks.storage import ResultFiles, sealed
+from tasks.storage import ResultFiles
 from tests.chaos.kills import outcome
 from tests.conftest import MakeConfig
 
