@@ -80,15 +80,15 @@ def test_the_bank_is_large_enough() -> None:
     """Parity row 9: at least 120 problems with reference solutions ship with the package."""
     sizes = {part: len(problems) for part, problems in PARTS.items()}
     assert sizes["train"] >= 60
-    assert sizes["benchmark"] >= 40
-    assert sizes["holdout"] >= 40
+    assert sizes["benchmark"] >= 150
+    assert sizes["holdout"] >= 150
     assert sum(problem.reference is not None for problem in EVERY) == len(EVERY) >= 120
 
 
 def test_there_are_enough_starters_to_learn_from_and_to_prove_a_gain() -> None:
     counts = {part: len(starters) for part, starters in STARTERS.items()}
     assert counts["train"] >= 80
-    assert counts["benchmark"] == counts["holdout"] >= 60
+    assert counts["benchmark"] == counts["holdout"] >= 120
 
 
 def test_starters_of_the_three_parts_are_of_the_same_kinds() -> None:
