@@ -22,7 +22,7 @@ _SLACK_S = 600
 """Prefect fails a run whose pause has timed out, so the run is resumed before that."""
 
 
-class Answer(RunInput):
+class ApprovalForm(RunInput):
     """The form."""
 
     accept: bool
@@ -59,7 +59,7 @@ class _Pause:
     """A pause of the flow run. It waits in a thread, where it cannot keep a request to stop from being noticed."""
 
     def __init__(self, page: str, within_s: float):
-        self._form = Answer.with_initial_data(description=page)
+        self._form = ApprovalForm.with_initial_data(description=page)
         self._timeout_s = int(within_s) + _SLACK_S
         self._outcome: list[Approval | Exception] = []
         context = contextvars.copy_context()

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from rlm_core.config import GateSection
 from rlm_core.records import Approval, GateDecision
 
-Ask = Callable[[str, GateSection], Approval]
+Asker = Callable[[str, GateSection], Approval]
 """Given the decision's page and the settings, the answer."""
 
-_askers: list[Ask] = []
+_askers: list[Asker] = []
 
 
 @contextmanager
-def asking(ask: Ask) -> Iterator[None]:
+def asking(ask: Asker) -> Iterator[None]:
     """Have questions answered by `ask` for the time of the block, in place of the flow's own way."""
     _askers.append(ask)
     try:
@@ -22,7 +22,7 @@ def asking(ask: Ask) -> Iterator[None]:
         _askers.remove(ask)
 
 
-def approved(decision: GateDecision, page: str, section: GateSection, otherwise: Ask) -> GateDecision:
+def approved(decision: GateDecision, page: str, section: GateSection, otherwise: Asker) -> GateDecision:
     """The decision as a person wants it, when one is to be asked about it.
 
     Args:

@@ -19,7 +19,7 @@ class ClipRange:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredAnswers:
     """Answers as two policies see them, and what they were worth."""
 
     logprobs: mx.array
@@ -43,7 +43,7 @@ class Divisors:
     """The limit on an answer's tokens: the same for every minibatch."""
 
 
-TokenLosses = Callable[[Scored, ClipRange | None], tuple[mx.array, mx.array]]
+TokenLosses = Callable[[ScoredAnswers, ClipRange | None], tuple[mx.array, mx.array]]
 """The losses of all tokens, [B, T], and float32 [B, T] that is 1.0 where the clip had an effect."""
 
 Aggregate = Callable[[mx.array, mx.array, Divisors], mx.array]
@@ -53,7 +53,7 @@ Aggregate = Callable[[mx.array, mx.array, Divisors], mx.array]
 # ------------------------------------------------------------------------------------------------------------- losses
 
 
-def clipped_surrogate(scored: Scored, clip: ClipRange | None) -> tuple[mx.array, mx.array]:
+def clipped_surrogate(scored: ScoredAnswers, clip: ClipRange | None) -> tuple[mx.array, mx.array]:
     """The clipped surrogate of every token.
 
         rho = exp(logp - logp_old)
@@ -65,7 +65,7 @@ def clipped_surrogate(scored: Scored, clip: ClipRange | None) -> tuple[mx.array,
     return _pessimistic(mx.exp(scored.logprobs - scored.old_logprobs), scored.advantages[:, None], clip)
 
 
-def sequence_surrogate(scored: Scored, clip: ClipRange | None) -> tuple[mx.array, mx.array]:
+def sequence_surrogate(scored: ScoredAnswers, clip: ClipRange | None) -> tuple[mx.array, mx.array]:
     """The clipped surrogate of every answer, given to each of its tokens.
 
         s = exp(1/|y| sum_t (logp_t - logp_old_t))
@@ -81,7 +81,7 @@ def sequence_surrogate(scored: Scored, clip: ClipRange | None) -> tuple[mx.array
     return mx.broadcast_to(losses[:, None], shape), mx.broadcast_to(clipped[:, None], shape)
 
 
-def clipped_weight(scored: Scored, clip: ClipRange | None) -> tuple[mx.array, mx.array]:
+def clipped_weight(scored: ScoredAnswers, clip: ClipRange | None) -> tuple[mx.array, mx.array]:
     """The log-probability of every token, weighted by the clipped ratio as a constant.
 
         loss = -stop_gradient(clip(rho, 1 - low, 1 + high)) * A * logp
@@ -95,7 +95,7 @@ def clipped_weight(scored: Scored, clip: ClipRange | None) -> tuple[mx.array, mx
     return -weight * scored.advantages[:, None] * scored.logprobs, (weight != ratio).astype(mx.float32)
 
 
-def log_probability(scored: Scored, _clip: ClipRange | None) -> tuple[mx.array, mx.array]:
+def log_probability(scored: ScoredAnswers, _clip: ClipRange | None) -> tuple[mx.array, mx.array]:
     """The log-probability of every token: the policy gradient as it is.
 
         loss = -A * logp

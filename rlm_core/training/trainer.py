@@ -25,7 +25,7 @@ from rlm_core.records import Record, Share
 from rlm_core.state.run import Run
 from rlm_core.training import rescoring
 from rlm_core.training.batches import Batch, Experience, MicroBatch, OfOneKind, Rehearsed
-from rlm_core.training.losses import Divisors, Scored, importance_weights, k3_divergence
+from rlm_core.training.losses import Divisors, ScoredAnswers, importance_weights, k3_divergence
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def policy_loss(section: TrainSection, temperature: float) -> LossFn:
             return method.aggregate(losses, mx.ones_like(losses), divisors), {"rehearsal_loss": mx.sum(losses)}
         logprobs = policy.answer_logprobs(batch.prompt, batch.answers, temperature)
         assert batch.old_logprobs is not None
-        scored = Scored(logprobs, batch.old_logprobs, batch.mask, batch.advantages)
+        scored = ScoredAnswers(logprobs, batch.old_logprobs, batch.mask, batch.advantages)
         losses, clipped = method.token_losses(scored, method.clip)
         losses = losses * importance_weights(batch.old_logprobs, batch.behaviour_logprobs, section.importance_cap)
         kl = mx.zeros_like(losses)

@@ -34,13 +34,13 @@ class Raised(Record):
     message: str
 
 
-class Unusable(Record):
+class NoResult(Record):
     """A call that came to nothing that a case could expect: a crash, a timeout, a set …"""
 
     reason: str
 
 
-CallResult = Value | Raised | Unusable
+CallResult = Value | Raised | NoResult
 """What one call of a reference came to."""
 
 
@@ -97,20 +97,20 @@ def run_cases(sandbox: Sandbox, code: str, entry_point: str, inputs: list[list[J
         InfrastructureFault: the sandbox failed, twice.
     """
     encoder = encoder_for(sandbox.limits)
-    arguments: list[Tree | Unusable] = []
+    arguments: list[Tree | NoResult] = []
     for each in inputs:
         try:
             arguments.append(encoder.encode(each))
         except NotPlain as error:
-            arguments.append(Unusable(reason=f"the input {error}"))
+            arguments.append(NoResult(reason=f"the input {error}"))
 
     def job(zygotes: Zygotes) -> list[CallResult]:
         session = Session(zygotes.code, code, entry_point)
         reason = why_not_loaded(session.load(), entry_point)
         if reason:
-            return [Unusable(reason=reason)] * len(arguments)
+            return [NoResult(reason=reason)] * len(arguments)
         return [
-            each if isinstance(each, Unusable) else _result(session.call(each), sandbox.limits) for each in arguments
+            each if isinstance(each, NoResult) else _result(session.call(each), sandbox.limits) for each in arguments
         ]
 
     return sandbox.run(job)
@@ -193,9 +193,9 @@ def _result(reply: Reply, limits: Limits) -> CallResult:
         try:
             return Value(value=to_json(reply.payload))
         except NotJson as error:
-            return Unusable(reason=f"returned a value that {error}")
+            return NoResult(reason=f"returned a value that {error}")
     if reply.kind == "unplain" and isinstance(reply.payload, str):
-        return Unusable(reason=readable(f"returned a value that {reply.payload}"))
+        return NoResult(reason=readable(f"returned a value that {reply.payload}"))
     if reply.kind == "raised" and (exception := exception_of(reply)) and exception.ancestry:
         return Raised(ancestry=tuple(map(readable, exception.ancestry)), message=readable(exception.message))
-    return Unusable(reason=why_lost(reply))
+    return NoResult(reason=why_lost(reply))

@@ -34,7 +34,7 @@ _ATTEMPTS = 2
 _SLACK_S = 1.0
 """The kernel counts a process's CPU time in whole seconds."""
 
-Scored = JsonSchema | ReasoningGym
+LibraryVerifier = JsonSchema | ReasoningGym
 """Verifiers that the scorer knows."""
 
 
@@ -55,7 +55,7 @@ class Scorer:
         self._limits = limits or Limits()
         self._process: _Process | None = None
 
-    def prepare(self, verifier: Scored) -> None:
+    def prepare(self, verifier: LibraryVerifier) -> None:
         """Get ready to score by this verifier. Done by `score`, too; by itself, a check of the verifier.
 
         Raises:
@@ -76,7 +76,7 @@ class Scorer:
             raise ProblemError(str(error))
         process.prepared.add(key)
 
-    def score(self, verifier: Scored, text: str) -> Score:
+    def score(self, verifier: LibraryVerifier, text: str) -> Score:
         """Score a text. One that takes too long, or that makes the process crash twice, is worth nothing.
 
         Raises:
@@ -161,7 +161,7 @@ class _Process:
         return int(self._process.returncode or 0)
 
 
-def _key(verifier: Scored) -> str:
+def _key(verifier: LibraryVerifier) -> str:
     return digest(verifier.model_dump(mode="json"))
 
 

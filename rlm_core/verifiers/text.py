@@ -11,7 +11,7 @@ from collections import deque
 from rlm_core.problems import Exact, JsonSchema, Numeric, Problem, Regex
 from rlm_core.sandbox.text import readable
 from rlm_core.verifiers.judgement import Answer, Bench, Judgement
-from rlm_core.verifiers.scorer import Scored
+from rlm_core.verifiers.scorer import LibraryVerifier
 
 LONGEST_CHARS = 1_000_000
 """Longest text that is looked at: more than any model says at once."""
@@ -88,7 +88,7 @@ def judge_json_schema(verifier: JsonSchema, answer: Answer, _problem: Problem, b
     return judged_by_scorer(verifier, answer, bench, pass_at=1.0)
 
 
-def judged_by_scorer(verifier: Scored, answer: Answer, bench: Bench, pass_at: float) -> Judgement:
+def judged_by_scorer(verifier: LibraryVerifier, answer: Answer, bench: Bench, pass_at: float) -> Judgement:
     """Have the text judged in the scorer's process."""
     if len(answer.text) > LONGEST_CHARS:
         return Judgement.binary(_TOO_LONG)

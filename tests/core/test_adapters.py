@@ -88,7 +88,7 @@ def test_a_fresh_adapter_changes_nothing(policy: Policy, kind: str) -> None:
 def test_an_adapter_gives_the_same_logprobs_in_mlx_lm(
     policy: Policy, tiny_model: Path, tmp_path: Path, kind: str
 ) -> None:
-    """Parity row 17: the adapter is in mlx-lm's own format, with base model, source adapter, run, kind, iteration."""
+    """The adapter is in mlx-lm's own format, with base model, source adapter, run, kind, iteration."""
     before = logprobs(policy)
     adapter = made(policy, kind, tmp_path / "adapter", run="r", iteration=3, source_adapter=None)
     tokens = mx.array([[7, 8, 9, 10, 5, 9, 30]])
@@ -276,7 +276,6 @@ def test_the_next_iteration_goes_on_from_the_adapter(
 def test_every_setting_of_the_adapter_has_an_effect(
     judged: Judged, tiny_model: Path, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    """Parity row 5."""
     usual = train_section("lora")
     changed = usual.model_copy(update={"adapter": usual.adapter.model_copy(update=change)})
     assert digest_of(train_here(judged, tiny_model, tmp_path / "a", usual)) != digest_of(

@@ -163,7 +163,7 @@ def pointed_at(ledger: Ledger) -> dict[str, AdapterRef | None]:
 
 
 def test_an_accept_moves_all_pointers_and_a_rejection_none(path: Path) -> None:
-    """Parity row 3: versioned, with iteration, time and digest."""
+    """Versioned, with iteration, time and digest."""
     with open_ledger(path) as ledger:
         assert set(pointed_at(ledger).values()) == {None}
         ledger.commit(decision(1, accepted=True), 0.3, [], {})
@@ -228,7 +228,7 @@ def test_tries_are_the_candidates_that_were_not_accepted_and_neither_accept_nor_
 
 
 def test_what_is_served_may_lag(path: Path) -> None:
-    """Parity row 3: by `infer_staleness` iterations."""
+    """By `infer_staleness` iterations."""
     served = []
     with open_ledger(path) as ledger:
         for number, accepted in enumerate((True, True, False, False, False), 1):

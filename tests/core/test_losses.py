@@ -9,7 +9,7 @@ import pytest
 from rlm_core.training.losses import (
     ClipRange,
     Divisors,
-    Scored,
+    ScoredAnswers,
     TokenLosses,
     clipped_surrogate,
     clipped_weight,
@@ -25,9 +25,9 @@ from rlm_core.training.losses import (
 CLIP = ClipRange(low=0.2, high=0.28)
 
 
-def scored(logprobs: mx.array, old_logprobs: mx.array, advantages: list[float]) -> Scored:
+def scored(logprobs: mx.array, old_logprobs: mx.array, advantages: list[float]) -> ScoredAnswers:
     """Answers without padding."""
-    return Scored(logprobs, old_logprobs, mx.ones(logprobs.shape), mx.array(advantages))
+    return ScoredAnswers(logprobs, old_logprobs, mx.ones(logprobs.shape), mx.array(advantages))
 
 
 def gradient(losses: TokenLosses, logprobs: mx.array, old_logprobs: mx.array, advantages: list[float]) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_an_answer_is_cut_as_a_whole_when_its_own_ratio_leaves_the_range() -> No
 
 def test_padding_has_no_part_in_an_answers_ratio() -> None:
     logprobs = mx.array([[math.log(1.1), 5.0]])
-    padded = Scored(logprobs, mx.zeros((1, 2)), mx.array([[1.0, 0.0]]), mx.array([1.0]))
+    padded = ScoredAnswers(logprobs, mx.zeros((1, 2)), mx.array([[1.0, 0.0]]), mx.array([1.0]))
     assert sequence_surrogate(padded, CLIP)[0][0, 0].item() == pytest.approx(-1.1, rel=1e-6)
 
 

@@ -144,7 +144,6 @@ def test_adapter_off_is_the_base_policy(policy: Policy, tmp_path: Path) -> None:
 def test_an_adapter_for_another_base_is_refused_with_both_names(
     policy: Policy, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Parity row 4."""
     other = shutil.copytree(tiny_model, tmp_path / "other")
     weights = read_tensors(other / "model.safetensors")
     weights["model.norm.weight"] = weights["model.norm.weight"] * 1.01
@@ -189,7 +188,7 @@ def test_a_directory_that_is_no_model_is_one_clear_error(tmp_path: Path) -> None
 
 
 def test_rollouts_keep_prompt_tokens_seed_and_group(policy: Policy) -> None:
-    """Parity row 12: token ids, log-probabilities, seed, chat template."""
+    """Token ids, log-probabilities, seed, chat template."""
     problems = tiny.problems(2)
     rollouts = sample_rollouts(policy, problems, RolloutSection(group_size=3, max_tokens=8), seed=1)
     assert [(r.problem_id, r.index) for r in rollouts] == [(p.id, i) for p in problems for i in range(3)]

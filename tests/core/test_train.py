@@ -98,7 +98,7 @@ def test_the_same_inputs_give_the_same_adapter(judged: Judged, tiny_model: Path,
 
 
 def test_interrupted_training_continues_to_the_same_adapter(judged: Judged, tiny_model: Path, tmp_path: Path) -> None:
-    """Parity row 26: a checkpoint after each optimizer step."""
+    """A checkpoint after each optimizer step."""
     straight = train_here(judged, tiny_model, tmp_path / "straight")
     assert straight.steps >= 3
 
@@ -336,7 +336,6 @@ def test_kl_penalty_is_zero_at_the_start_and_felt_later(judged: Judged, tiny_mod
 def test_every_optimizer_setting_has_an_effect(
     judged: Judged, tiny_model: Path, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    """Parity row 7."""
     usual = train_here(judged, tiny_model, tmp_path / "usual")
     changed = train_here(judged, tiny_model, tmp_path / "changed", **change)
     assert usual.candidate is not None

@@ -77,7 +77,7 @@ def stage_starts() -> tuple[list[str], Any]:
 
 
 def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config: MakeConfig) -> None:
-    """Parity row 20: config, problems, metrics, adapter, decision, history."""
+    """Config, problems, metrics, adapter, decision, history."""
     config = make_config()
     result = iterate(str(config))
     project = project_of(config)
@@ -221,7 +221,7 @@ def test_useless_groups_are_replaced_up_to_the_budget_and_not_again_when_it_is_c
 
 
 def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeConfig) -> None:
-    """Parity rows 3 and 17. It rehearses the first one's answers, and its optimizer goes on from the first one's."""
+    """It rehearses the first one's answers, and its optimizer goes on from the first one's."""
     config = make_config(train={"rehearsal": {"share": 0.2}})
     first = iterate(str(config))["decision"]
     second = iterate(str(config))
@@ -247,7 +247,7 @@ def test_the_next_iteration_starts_from_the_accepted_adapter(make_config: MakeCo
 
 
 def test_after_a_rejection_training_starts_from_the_accepted_adapter_again(make_config: MakeConfig) -> None:
-    """Parity row 27. From its optimizer's state too, and not from that of the rejected one."""
+    """From its optimizer's state too, and not from that of the rejected one."""
     config = make_config()
     first = iterate(str(config))["decision"]
     assert first["outcome"] == "accepted"

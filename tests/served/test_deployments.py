@@ -79,7 +79,7 @@ def test_a_parameter_that_is_not_possible_is_refused_by_name_before_a_run_is_mad
 def test_a_scheduled_series_runs_iterations_as_runs_of_their_own_until_it_stalls(
     machine: Machine, make_config: MakeConfig
 ) -> None:
-    """Parity row 1: N iterations, with a pause; and the gate that stalls."""
+    """N iterations, with a pause; and the gate that stalls."""
     config = make_config(gate={"rule": "threshold", "threshold": 1.0}, train={"learning_rate": 1e-6})
     given = {"config": str(config), "iterations": 5, "stalled_after": 2, "pause_s": 0.5}
     said = machine.follow(
@@ -100,7 +100,7 @@ def test_a_scheduled_series_runs_iterations_as_runs_of_their_own_until_it_stalls
 def test_a_cancelled_series_ends_cleanly_and_is_continued_by_the_next_run(
     machine: Machine, make_config: MakeConfig
 ) -> None:
-    """Parity rows 1 and 28: without end until it is cancelled."""
+    """Without end until it is cancelled."""
     config = make_config(train={"epochs": 150, "minibatch": 6})
     project = Project(config.with_name("project"))
     run_id = machine.made_by(machine.follow("prefect deployment run improve/improve", "--param", f"config={config}"))

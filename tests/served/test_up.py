@@ -50,7 +50,7 @@ def up(machine: Machine, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_up_serves_the_deployments_until_ctrl_c(tmp_path: Path, make_config: MakeConfig) -> None:
-    """Parity row 28: what is at work then is cancelled, and nothing is left running."""
+    """What is at work then is cancelled, and nothing is left running."""
     config = make_config(train={"epochs": 400, "minibatch": 6})
     project = Project(config.with_name("project"))
     machine = Machine(tmp_path / "prefect", free_port())

@@ -36,7 +36,7 @@ def test_no_command_is_left_out() -> None:
 
 
 def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeConfig) -> None:
-    """Parity row 29: what came of it is shown by the server, and without one."""
+    """What came of it is shown by the server, and without one."""
     config = make_config()
     project = Project(config.with_name("project"))
     made = []

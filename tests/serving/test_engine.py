@@ -79,7 +79,7 @@ def largest_difference(base: Path, adapter: AdapterRef | None, rollouts: list[Ro
 def test_servers_draw_from_the_distribution_that_this_process_draws_from(
     served: Served, sample: Callable[..., list[Rollout]], tiny_model: Path
 ) -> None:
-    """Parity row 13. The adapter is on probation: it is the learner, and not what the server shows to others."""
+    """The adapter is on probation: it is the learner, and not what the server shows to others."""
     adapter = served.decide("probation")
     wide = {"group_size": 100, "max_tokens": 2, "batch_size": 32}
     local, other = sample(adapter, **wide), sample(None, **wide)

@@ -94,7 +94,7 @@ def _p99(answers: list[Answer]) -> float:
 
 
 def test_a_pointer_that_follows_later_is_served_later(served: Served) -> None:
-    """Parity row 3: `infer_staleness`."""
+    """By the iterations that `gate.infer_staleness` says."""
     with served.running() as running, httpx.Client(timeout=60) as client:
         first = served.decide("accepted", staleness=1)
         assert [ask(client, running.url, name).version for name in ("inference", "accepted")] == ["base", "iteration-1"]

@@ -74,7 +74,6 @@ def assert_nothing_half_written(project: Path) -> None:
 def test_ctrl_c_in_a_stage_is_one_line_and_the_next_run_finishes_the_same_iteration(
     make_config: MakeConfig, tmp_path: Path, stage: str
 ) -> None:
-    """Parity row 28."""
     config = make_config()
     code, errors = signalled_in(stage, config, signal.SIGINT)
     assert code == 130

@@ -16,7 +16,7 @@ from rlm_core.training.losses import (
     Aggregate,
     ClipRange,
     Divisors,
-    Scored,
+    ScoredAnswers,
     TokenLosses,
     clipped_surrogate,
     constant_length,
@@ -134,7 +134,7 @@ def ours(
     divisors = Divisors(int(numbers["mask"].sum()), ROLLOUTS, TOKENS)
 
     def loss(logprobs: mx.array) -> mx.array:
-        losses, _ = token_losses(Scored(logprobs, arrays["old"], arrays["mask"], arrays["advantages"]), clip)
+        losses, _ = token_losses(ScoredAnswers(logprobs, arrays["old"], arrays["mask"], arrays["advantages"]), clip)
         losses = losses * importance_weights(arrays["old"], arrays["behaviour"], CAP)
         losses = losses + KL_WEIGHT * k3_divergence(logprobs, arrays["base"])
         return aggregate(losses, arrays["mask"], divisors)

@@ -4,17 +4,25 @@ What is here judges texts, never code: by JSON Schemas (schemas.py) and by reaso
 """
 
 from collections.abc import Callable
-from typing import Any
-
-Scored = dict[str, Any]
-"""`score`, 0 to 1, and `reason`, empty when nothing is wrong."""
-ScoreText = Callable[[str], Scored]
+from typing import TypedDict
 
 
-class Unusable(Exception):
+class Worth(TypedDict):
+    """What a text is worth."""
+
+    score: float
+    """0 to 1."""
+    reason: str
+    """Empty when nothing is wrong."""
+
+
+ScoreText = Callable[[str], Worth]
+
+
+class BadVerifier(Exception):
     """A verifier that cannot judge anything; the message says why."""
 
 
-def scored(reason: str, score: float | None = None) -> Scored:
+def scored(reason: str, score: float | None = None) -> Worth:
     """A text's worth; by default 1 when nothing is said against it, else 0."""
     return {"score": float(not reason) if score is None else score, "reason": reason}

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.text import readable
-from rlm_core.verifiers.scoring import Scored, ScoreText, Unusable, datasets, schemas, scored
+from rlm_core.verifiers.scoring import BadVerifier, ScoreText, Worth, datasets, schemas, scored
 
 
 def main(descriptor: int) -> NoReturn:
@@ -38,7 +38,7 @@ def main(descriptor: int) -> NoReturn:
             reply: Any = None
             try:
                 prepared[request["key"]] = _prepare(request["verifier"], limits["depth"])
-            except Unusable as error:
+            except BadVerifier as error:
                 reply = readable(str(error), 300)
             except Exception as error:  # of a library, which did not expect such a verifier
                 reply = readable(f"preparing it raised {type(error).__name__}: {error}", 300)
@@ -54,7 +54,7 @@ def _prepare(verifier: dict[str, Any], depth: int) -> ScoreText:
     return datasets.by_dataset(verifier["dataset"], verifier["entry"], verifier["pass_at"])
 
 
-def _score(score_text: ScoreText, text: str) -> Scored:
+def _score(score_text: ScoreText, text: str) -> Worth:
     """What a text is worth; whatever goes wrong with it is its own fault, since the verifier was tried beforehand."""
     try:
         return score_text(text)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlm_core.verifiers.scoring import Scored, ScoreText, Unusable, scored
+from rlm_core.verifiers.scoring import BadVerifier, ScoreText, Worth, scored
 
 PACKAGE = "reasoning_gym"
 _EVALUATORS = {"eval", "exec", "compile", "__import__"}
@@ -21,11 +21,11 @@ def by_dataset(name: str, entry: dict[str, Any], pass_at: float) -> ScoreText:
     """The score that a data set gives to the answer.
 
     Raises:
-        Unusable: there is no such data set, its scorer would run the answer as code, or the entry is not one of it.
+        BadVerifier: there is no such data set, its scorer would run the answer as code, or the entry is not one of it.
     """
     scorer = _scorer(name)
 
-    def score_text(text: str) -> Scored:
+    def score_text(text: str) -> Worth:
         from reasoning_gym.utils import extract_answer
 
         score = float(scorer(extract_answer(text) or text.strip(), entry))
@@ -40,13 +40,13 @@ def by_dataset(name: str, entry: dict[str, Any], pass_at: float) -> ScoreText:
 def _try_own_answer(score_text: ScoreText, name: str, entry: dict[str, Any]) -> None:
     """See that an entry's own answer passes: the entry may be another data set's, or have lost something on its way."""
     if missing := {"question", "answer", "metadata"} - entry.keys():
-        raise Unusable(f"its entry has no {', '.join(sorted(missing))}")
+        raise BadVerifier(f"its entry has no {', '.join(sorted(missing))}")
     try:
         result = score_text(str(entry["answer"]))
     except Exception as error:
-        raise Unusable(f"its entry is not one of {name}: scoring raised {type(error).__name__}: {error}") from error
+        raise BadVerifier(f"its entry is not one of {name}: scoring raised {type(error).__name__}: {error}") from error
     if isinstance(entry["answer"], str) and result["reason"]:
-        raise Unusable(f"its entry's own answer does not pass: {result['reason']}")
+        raise BadVerifier(f"its entry's own answer does not pass: {result['reason']}")
 
 
 @functools.cache
@@ -54,14 +54,14 @@ def _scorer(name: str) -> Callable[[str, dict[str, Any]], float]:
     try:
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
-        raise Unusable(
+        raise BadVerifier(
             f"reasoning-gym cannot be imported ({error}); install it with: pip install 'rlm-flows[reasoning-gym]'"
         ) from error
     if name not in DATASETS:
-        raise Unusable(f"reasoning-gym has no data set {name!r}")
+        raise BadVerifier(f"reasoning-gym has no data set {name!r}")
     kind, config = DATASETS[name]
     if why := _why_refused(kind):
-        raise Unusable(f"the data set {name} is refused: {why}")
+        raise BadVerifier(f"the data set {name} is refused: {why}")
     score: Callable[[str, dict[str, Any]], float] = kind(config=config()).score_answer
     return score
 

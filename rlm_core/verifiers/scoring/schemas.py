@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 from rlm_core.answers import first_block
 from rlm_core.sandbox.text import readable
-from rlm_core.verifiers.scoring import Scored, ScoreText, Unusable, scored
+from rlm_core.verifiers.scoring import BadVerifier, ScoreText, Worth, scored
 
 
 def by_schema(schema: dict[str, Any], depth: int) -> ScoreText:
     """Valid or not, by a schema that refers to nothing outside of itself.
 
     Raises:
-        Unusable: it is no schema, refers to something outside or missing, or never ends.
+        BadVerifier: it is no schema, refers to something outside or missing, or never ends.
     """
     import jsonschema
     from referencing import Registry
@@ -24,7 +24,7 @@ def by_schema(schema: dict[str, Any], depth: int) -> ScoreText:
     # An empty registry: with the default one, jsonschema would fetch what a reference names.
     validator = kind(schema, registry=Registry())
 
-    def score_text(text: str) -> Scored:
+    def score_text(text: str) -> Worth:
         try:
             value = _parse(text)
         except ValueError as error:
@@ -38,7 +38,7 @@ def by_schema(schema: dict[str, Any], depth: int) -> ScoreText:
         for example in ("null", "{}", "[]", '""', "0"):
             score_text(example)
     except RecursionError as error:
-        raise Unusable("its schema refers to itself without end") from error
+        raise BadVerifier("its schema refers to itself without end") from error
     return score_text
 
 
@@ -49,19 +49,21 @@ def _check_schema(schema: dict[str, Any], kind: Any) -> None:
     from referencing.jsonschema import DRAFT202012
 
     if "$schema" in schema and schema["$schema"] not in _known_drafts():
-        raise Unusable(f"its schema is for {schema['$schema']!r}, which is not a known draft")
+        raise BadVerifier(f"its schema is for {schema['$schema']!r}, which is not a known draft")
     try:
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise Unusable(f"its schema is none: {error.json_path}: {error.message}") from error
+        raise BadVerifier(f"its schema is none: {error.json_path}: {error.message}") from error
     resolver = Registry().resolver_with_root(Resource.from_contents(schema, DRAFT202012))
     for reference in _references(schema):
         if not reference.startswith("#"):
-            raise Unusable(f"its schema refers to {reference!r}; only references within it, which begin with #, work")
+            raise BadVerifier(
+                f"its schema refers to {reference!r}; only references within it, which begin with #, work"
+            )
         try:
             resolver.lookup(reference)
         except Unresolvable as error:
-            raise Unusable(f"its schema refers to {reference!r}, which is not in it") from error
+            raise BadVerifier(f"its schema refers to {reference!r}, which is not in it") from error
 
 
 def _known_drafts() -> list[str]:

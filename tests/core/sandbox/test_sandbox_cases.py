@@ -12,7 +12,7 @@ import pytest
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Case, Problem
 from rlm_core.sandbox import Sandbox
-from rlm_core.verifiers.cases import Raised, Unusable, Value, judge_cases, run_cases
+from rlm_core.verifiers.cases import NoResult, Raised, Value, judge_cases, run_cases
 
 from .conftest import PATIENT, each_sandbox, limits_of_parent, processes_of_session
 
@@ -238,17 +238,17 @@ def test_results_of_a_reference(sandbox: Sandbox) -> None:
     ancestry = ("IndexError", "LookupError", "Exception", "BaseException")
     assert results[5] == Raised(ancestry=ancestry, message="list index out of range")
     others = run_cases(sandbox, code, "f", [[index] for index in range(100, 106)])
-    assert [type(result) for result in others] == [Unusable] * 6
+    assert [type(result) for result in others] == [NoResult] * 6
 
 
 def test_a_reference_that_comes_to_nothing_says_why(sandbox: Sandbox) -> None:
     assert (
         run_cases(sandbox, "def f(:", "f", [[1], [2]])
-        == [Unusable(reason="does not load: SyntaxError: invalid syntax (main.py, line 1)")] * 2
+        == [NoResult(reason="does not load: SyntaxError: invalid syntax (main.py, line 1)")] * 2
     )
     code = "import os\ndef f(n): os._exit(n) if n else 0"
     assert run_cases(sandbox, code, "f", [[3], [0], ["x" * (5 << 20)]]) == [
-        Unusable(reason="its process ended with status 3"),
+        NoResult(reason="its process ended with status 3"),
         Value(value=None),
-        Unusable(reason="the input is larger than 4 MB"),
+        NoResult(reason="the input is larger than 4 MB"),
     ]
