@@ -138,13 +138,19 @@ def _typed(path: Path, name: str, value: Any) -> Any:
             return type(default)(value)
     except (TypeError, ValueError):
         raise ConfigError(f"{path}: {name} = {value!r}: must be a number") from None
-    if not isinstance(value, type(default)) and value is not None:
+    if isinstance(default, list):
+        fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    else:
+        fits = value is None or isinstance(value, type(default))
+    if not fits:
         raise ConfigError(f"{path}: {name} = {value!r}: must be like {json.dumps(default)}")
     return value
 
 
-def _model(root: Path, name: str) -> tuple[dict[str, Any], str]:
+def _model(root: Path, name: str | None) -> tuple[dict[str, Any], str]:
     """The base model; where theirs is the directory of an adapter, that and the base that it was made for."""
+    if not name:
+        return {}, "names no model, so the default stays"
     directory = (root / name).absolute()
     if not directory.is_dir():
         return {"model.base": name}, ""

@@ -158,6 +158,12 @@ def test_a_model_that_is_an_adapter_becomes_base_and_adapter(tmp_path: Path) -> 
     assert (config.model.base, config.model.adapter) == ("some/base", str(adapter))
 
 
+def test_a_model_without_a_name_leaves_the_default(tmp_path: Path) -> None:
+    config, fates = migrated(tmp_path, model={"id": None})
+    assert config.model == Config().model
+    assert fates["model.id"].word == "dropped"
+
+
 def test_toml_is_read_too(tmp_path: Path) -> None:
     source = tmp_path / "mlxsmith.toml"
     source.write_text("[train]\nlr = 5e-5\n")
@@ -169,6 +175,8 @@ def test_toml_is_read_too(tmp_path: Path) -> None:
     [
         ("train: {lr: fast}", "train.lr = 'fast': must be a number"),
         ("lora: {target_modules: q_proj}", "lora.target_modules"),
+        ("lora: {target_modules: [[]]}", "lora.target_modules"),
+        ("rlm: {task_domains: null}", "rlm.task_domains"),
         ("train: 3", "no config of mlxsmith"),
         ("{", "cannot be read"),
     ],
