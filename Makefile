@@ -59,7 +59,7 @@ test-machines: setup ## docs/several-machines.md on four hosts in network namesp
 test-serving: setup ## rlm serve with OpenAI's client, and rollouts through it
 	$(PYTEST) tests/serving
 
-test-slow: setup ## with the real default model, and against other implementations where they are installed
+test-slow: setup ## with the real default model, and against other implementations and trackers where they are installed
 	$(PYTEST) -rs tests/slow
 
 chaos: setup ## kill -9 at 50 moments of an iteration, in each stage with the real model, of worker and server; memory over 20 iterations. Half an hour

@@ -45,7 +45,7 @@ from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.training.trainer import _digest_of, _read_checkpoint
-from tests.core.test_ledger import BASE, FIRST, decision, outcome, report, state_of
+from tests.samples.ledger import BASE, FIRST, decision, outcome, report, state_of
 
 quickly = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -14,7 +14,7 @@ from scipy import stats
 from rlm_core.bootstrap import bootstrap_interval
 from rlm_core.comparison import ExamPair, compare, sign_flip_p_values
 from rlm_core.errors import StageFailed
-from tests.core.exam_reports import pair, report
+from tests.samples.exam_reports import pair, report
 
 
 def sign_flip_p_value(differences: Sequence[int]) -> float:

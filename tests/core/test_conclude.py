@@ -15,7 +15,7 @@ from rlm_core.records import AdapterRef, ExamReport, FileRef, PolicyRef, StageRe
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.project import Project
 from tests import tiny
-from tests.core.exam_reports import report
+from tests.samples.exam_reports import report
 
 BASE = PolicyRef(base="base", fingerprint="f")
 CANDIDATE = AdapterRef(path="candidate", sha256="c" * 64)

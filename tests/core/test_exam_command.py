@@ -19,8 +19,8 @@ from rlm_core.state.ledger import Base, open_ledger
 from tests import tiny
 from tests.conftest import MakeConfig
 from tests.core.conftest import Rlm, assert_refused
-from tests.core.exam_reports import report as made_up
 from tests.core.test_policy import LORA
+from tests.samples.exam_reports import report as made_up
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from rlm_core.records import AdapterRef
 from tests import tiny
 from tests.conftest import MakeConfig
 from tests.core.conftest import Rlm, assert_refused
-from tests.core.exam_reports import report
+from tests.samples.exam_reports import report
 
 MODULES = ("self_attn.q_proj", "mlp.down_proj")
 SHAPES = {

@@ -11,7 +11,7 @@ from rlm_core.config import GateSection
 from rlm_core.errors import StageFailed
 from rlm_core.gate import decide, nothing_learnt, settled
 from rlm_core.records import AdapterRef, GateDecision, Lineage, PastScores
-from tests.core.exam_reports import pair
+from tests.samples.exam_reports import pair
 
 CANDIDATE = AdapterRef(path="runs/0002/adapter", sha256="c" * 64)
 INCUMBENT = AdapterRef(path="runs/0001/adapter", sha256="a" * 64)

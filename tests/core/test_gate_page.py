@@ -13,7 +13,7 @@ from rlm_core.pages.gate_page import SuiteShown, page
 from rlm_core.pages.markdown import side_by_side
 from rlm_core.records import AdapterRef, ExamReport, Lineage, PastScores, Rollout, TrainReport, Verdict
 from rlm_core.state.project import Project
-from tests.core.exam_reports import pair, report
+from tests.samples.exam_reports import pair, report
 
 CANDIDATE = AdapterRef(path="runs/0007/adapter", sha256="c" * 64)
 LEARNER = AdapterRef(path="runs/0006/adapter", sha256="b" * 64)

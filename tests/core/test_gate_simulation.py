@@ -15,7 +15,7 @@ from rlm_core.gate import decide
 from rlm_core.records import AdapterRef
 from rlm_core.sources import read_problems
 from rlm_core.state.ledger import Base, Ledger, open_ledger
-from tests.core.exam_reports import pair
+from tests.samples.exam_reports import pair
 
 BENCH = Path(__file__).parents[2] / "bench"
 

@@ -17,7 +17,7 @@ from rlm_core.model.tensors import write_tensors
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from tests.core.conftest import Settings, write
-from tests.core.test_ledger import adapter, decision
+from tests.samples.ledger import adapter, decision
 
 
 def cut(path: Path) -> None:

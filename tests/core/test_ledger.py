@@ -8,107 +8,17 @@ from typing import Any
 import pytest
 
 from rlm_core.errors import LedgerError, UsageError
-from rlm_core.problems import Case, Problem
+from rlm_core.problems import Case
 from rlm_core.records import (
     AdapterRef,
-    ExamReport,
-    GateDecision,
     Lineage,
-    Outcome,
     PolicyRef,
-    ProblemScore,
-    SuiteComparison,
 )
 from rlm_core.serving.pointers import Pointers
 from rlm_core.state.ledger import Base, Ledger, PointerName, ProblemOutcome, open_ledger
 from rlm_core.state.migrations import SCHEMA_VERSION
 from rlm_core.state.project import Project
-
-BASE = Base(name="model", fingerprint="f")
-FIRST = AdapterRef(path="start", sha256="0" * 64)
-
-
-def adapter(iteration: int) -> AdapterRef:
-    return AdapterRef(path=f"runs/{iteration:04d}/adapter", sha256=str(iteration) * 64)
-
-
-def decision(
-    iteration: int,
-    accepted: bool,
-    score: float = 0.5,
-    incumbent: AdapterRef | None = None,
-    learnt: bool = True,
-    suite: str = "d",
-    outcome: Outcome | None = None,
-    learner: AdapterRef | None = None,
-) -> GateDecision:
-    result = SuiteComparison(
-        suite="s",
-        suite_digest=suite,
-        incumbent=0.25,
-        candidate=score,
-        difference=score - 0.25,
-        interval=(0, 1),
-        p_value=0.5,
-        better=1,
-        worse=0,
-    )
-    return GateDecision(
-        iteration=iteration,
-        outcome=outcome or ("accepted" if accepted else "rejected"),
-        rule="paired",
-        reason="because",
-        benchmark=result if learnt else None,
-        holdout=result if learnt else None,
-        candidate=adapter(iteration) if learnt else None,
-        incumbent=incumbent,
-        learner=learner or incumbent,
-    )
-
-
-def on_probation(iteration: int, learner: AdapterRef | None = None) -> GateDecision:
-    return decision(iteration, accepted=False, outcome="probation", learner=learner)
-
-
-def outcome(name: str, rollouts: int = 8, passed: int = 2) -> ProblemOutcome:
-    problem = Problem.model_validate({"prompt": "p", "entry_point": name, "cases": [{"input": [1], "expected": 2}]})
-    right = {"passed_rollout_id": f"rollout-{name}", "passed_text": "def …"} if passed else {}
-    return ProblemOutcome(problem=problem, rollouts=rollouts, passed=passed, **right)
-
-
-def report(k: int = 4, samples: int = 4) -> ExamReport:
-    return ExamReport(
-        suite="s",
-        suite_digest="d",
-        policy="base",
-        base_model="m",
-        k=k,
-        temperature=0.7,
-        seed=0,
-        pass_at={1: 0.25, 4: 1.0},
-        problems=(ProblemScore(problem_id="p", entry_point="f", samples=samples, correct=1),),
-        tokens=9,
-        truncated_share=0.5,
-        infrastructure_faults=0,
-        duration_s=1.5,
-    )
-
-
-def state_of(ledger: Ledger) -> list[Any]:
-    """All that the ledger tells."""
-    readings = [
-        ledger.next_iteration(),
-        ledger.incumbent(),
-        ledger.base(),
-        ledger.past_scores(),
-        ledger.history(),
-        ledger.tried_problems(before=99),
-        ledger.corpus_size(),
-        ledger.lineage(),
-        ledger.moves(),
-    ]
-    tables = ("state", "iterations", "adapters", "pointers", "exams", "problems", "corpus")
-    return [*readings, *(ledger._connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables)]
+from tests.samples.ledger import BASE, FIRST, adapter, decision, on_probation, outcome, report, state_of
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.ledger_backup import back_up, back_up_if_behind, rebuild
 from rlm_core.state.project import Project
 from rlm_core.summary import outcomes, summarise
-from tests.core.test_ledger import decision
+from tests.samples.ledger import decision
 
 TOLD = ("next_iteration", "incumbent", "base", "past_scores", "corpus_size")
 

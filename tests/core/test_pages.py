@@ -17,75 +17,9 @@ from rlm_core.pages.iteration_page import Ended, iteration_page
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.pages.suspects import suspects
 from rlm_core.problems import Problem
-from rlm_core.records import CaseResult, GateDecision, Outcome, Rejection, Rollout, SuiteComparison, Usage, Verdict
-from rlm_core.state.ledger import FinishedIteration
-from rlm_core.summary import Latency, Summary
+from rlm_core.records import CaseResult, Rejection, Rollout, Usage, Verdict
 from tests import tiny
-
-STAGES = {"generate": 1.0, "filter": 1.0, "rollout": 4.0, "verify": 2.0, "train": 8.0, "evaluate": 4.0}
-
-
-def compared(incumbent: float, candidate: float, suite: str = "s") -> SuiteComparison:
-    return SuiteComparison(
-        suite="bank:benchmark",
-        suite_digest=suite,
-        incumbent=incumbent,
-        candidate=candidate,
-        difference=candidate - incumbent,
-        interval=(candidate - incumbent - 0.05, candidate - incumbent + 0.05),
-        p_value=0.04,
-        better=3,
-        worse=1,
-    )
-
-
-def decision(number: int, outcome: Outcome, incumbent: float, candidate: float, suite: str = "s") -> GateDecision:
-    return GateDecision(
-        iteration=number,
-        outcome=outcome,
-        rule="paired",
-        reason="it came out so",
-        benchmark=compared(incumbent, candidate, suite),
-        holdout=compared(0.2, 0.21),
-        candidate=None,
-        incumbent=None,
-        learner=None,
-    )
-
-
-def summary(number: int) -> Summary:
-    return Summary(
-        iteration=number,
-        policy="base",
-        problems_by_source={"file": 2},
-        rejections_by_rule={"min_cases": 1},
-        rollouts=8,
-        passed=3,
-        infrastructure_faults=0,
-        pass_rate=0.375,
-        reward_mean=0.4,
-        rollout_tokens=800,
-        rollout_tokens_per_s=200.0,
-        truncated_share=0.25,
-        sandbox="bubblewrap",
-        verify_latency=Latency(mean=0.007, p50=0.007, p90=0.01, p99=0.02, max=0.03),
-        trained_steps=5,
-        trained_tokens=900,
-        useful_groups=2,
-        train_s=7.5,
-        duration_s=90.0,
-        stage_seconds=STAGES,
-    )
-
-
-def entry(number: int, outcome: Outcome, incumbent: float, candidate: float, suite: str = "s") -> FinishedIteration:
-    return FinishedIteration(
-        number=number,
-        ended=f"2026-01-0{number}T02:00:00+00:00",
-        decision=decision(number, outcome, incumbent, candidate, suite),
-        summary=summary(number).model_dump(mode="json"),
-    )
-
+from tests.samples.ended import CRASHED, PASSED, STAGES, TIMEOUT, answer, decision, entry, summary
 
 HISTORY = [
     entry(1, "accepted", 0.2, 0.3),
@@ -135,22 +69,6 @@ def test_the_projects_page_says_what_came_of_it_and_lists_the_newest_first() -> 
         "| 4 | accepted | 37.5% | 0.300 → 0.400 | +0.050 to +0.150 | 0.200 → 0.210 | 0.400 | 1.5 | 01-04 02:00 |"
         in page
     )
-
-
-def answer(problem: Problem, index: int, text: str, reward: float, **found: object) -> tuple[Rollout, Verdict]:
-    rollout = Rollout(
-        problem_id=problem.id,
-        index=index,
-        seed=index,
-        prompt_tokens=(1,),
-        tokens=(2, index),
-        logprobs=(0.0, 0.0),
-        text=text,
-        finish_reason="stop",
-    )
-    status = "passed" if reward == 1 else "failed"
-    verdict = {"rollout_id": rollout.id, "problem_id": problem.id, "status": status, "sandbox": "bubblewrap"}
-    return rollout, Verdict.model_validate(verdict | {"reward": reward} | found)
 
 
 def ended(*judged: tuple[Rollout, Verdict], problems: Sequence[Problem] = ()) -> Ended:
@@ -222,9 +140,6 @@ def test_samples_are_the_problems_whose_answers_differ_with_the_best_and_the_wor
     assert "adds 2 to n, exercise 2" in first
     assert re.search(r"the best +\| the worst", first)
     assert re.search(r"paid 1\.00, passed +\| paid 0\.00, failed: wrong answers", first)
-
-
-PASSED, TIMEOUT, CRASHED = (CaseResult(outcome=outcome) for outcome in ("passed", "timeout", "crashed"))
 
 
 @pytest.mark.parametrize(

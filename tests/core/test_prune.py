@@ -13,7 +13,7 @@ from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.prune import keep_newest, removable, size_of
 from tests.core.conftest import Rlm, Settings, assert_refused, write
-from tests.core.test_ledger import BASE, decision, report
+from tests.samples.ledger import BASE, decision, report
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from rlm_core.records import Rollout, Verdict
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.project import Project
 from tests import tiny
-from tests.core.test_pages import TIMEOUT, answer, decision, summary
+from tests.samples.ended import TIMEOUT, answer, decision, summary
 
 EVIL = "</pre></details><script>alert(1)</script><img src=http://example.org/x.png>\n![x](http://example.org/y.png)"
 

@@ -1,93 +1,16 @@
-"""Trackers get the figures of an iteration, in files or a local store here; and are never in the way of one."""
+"""Trackers are named before any work when they are missing, and are never in the way of an iteration."""
 
-import json
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rlm_core import trackers
 from rlm_core.errors import UsageError
-from rlm_core.files import write_json, write_jsonl, write_record
 from rlm_core.state.project import Project
-from rlm_core.trackers import require_trackers, tell_trackers
-from rlm_core.training.trainer import StepMetrics
-from tests.core.test_pages import decision, summary
-
-ROOT = Path(__file__).parents[2]
-LOSSES = [0.5, 0.25]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project whose third iteration has ended."""
-    made = Project(tmp_path / "quick")
-    run = made.run(3)
-    write_json(run / "config.json", {"seed": 7, "train": {"method": "grpo"}})
-    write_record(run / "decision.json", decision(3, "accepted", 0.2, 0.4))
-    write_record(run / "summary.json", summary(3))
-    steps = []
-    for number, loss in enumerate(LOSSES, 1):
-        values = {name: 0.0 if field.annotation is float else 0 for name, field in StepMetrics.model_fields.items()}
-        steps.append(StepMetrics.model_validate(values | {"step": number, "loss": loss, "applied": True}))
-    write_jsonl(run / "metrics.jsonl", steps)
-    return made.root
-
-
-def send(name: str, project: Path, look: str, **environment: str) -> Any:
-    """Tell the tracker in a process of its own, as these libraries stay at work; what `look`, run after it, prints."""
-    if find_spec(name) is None:
-        pytest.skip(f"the extra {name} is not installed")
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom rlm_core.trackers import tell_trackers\n"
-        f"tell_trackers([{name!r}], Path(sys.argv[1]), 3, sys.exit)\n{look}"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(project)],
-        cwd=project.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_mlflow_has_each_step_and_the_iteration(project: Path) -> None:
-    look = """
-import json
-from mlflow import MlflowClient
-client = MlflowClient(tracking_uri=f"sqlite:///{sys.argv[1]}/mlflow.sqlite")
-[run] = client.search_runs([client.get_experiment_by_name("quick").experiment_id])
-losses = [point.value for point in client.get_metric_history(run.info.run_id, "train/loss")]
-print(json.dumps([run.info.run_name, run.data.params["seed"], losses, run.data.metrics["benchmark/candidate"]]))
-"""
-    assert send("mlflow", project, look) == ["iteration 3", "7", LOSSES, 0.4]
-
-
-def test_wandb_writes_a_run_for_later(project: Path, tmp_path: Path) -> None:
-    """Its file is binary, and whole when the process has ended; that the figures are in it is seen by their names."""
-    home = {name: str(tmp_path / "home") for name in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR")}
-    send("wandb", project, "print(0)", WANDB_MODE="offline", **home)
-    [file] = (project / "wandb").glob("offline-run-*/*.wandb")
-    content = file.read_bytes()
-    for name in ("train/loss", "benchmark/candidate", "iteration 3"):
-        assert name.encode() in content
-
-
-def test_trackio_has_each_step_and_the_iteration(project: Path, tmp_path: Path) -> None:
-    look = """
-import json, sqlite3
-[file] = Path(sys.argv[2] if len(sys.argv) > 2 else "trackio").glob("quick*.db")
-rows = [json.loads(row) for (row,) in sqlite3.connect(file).execute("SELECT metrics FROM metrics ORDER BY step")]
-print(json.dumps([[row["train/loss"] for row in rows[:2]], rows[-1]["benchmark/candidate"]]))
-"""
-    assert send("trackio", project, look, TRACKIO_DIR=str(tmp_path / "trackio")) == [LOSSES, 0.4]
+from rlm_core.trackers import Told, require_trackers, tell_trackers
+from tests.samples.ended import LOSSES, write_run
 
 
 def test_one_that_is_not_installed_is_named_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +20,22 @@ def test_one_that_is_not_installed_is_named_before_any_work(monkeypatch: pytest.
     require_trackers([])
 
 
-def test_one_that_cannot_be_told_is_a_warning(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_told_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(_: str) -> Any:
         raise ConnectionError("nobody\nanswers")
 
     monkeypatch.setattr(trackers, "import_module", unreachable)
     heard: list[str] = []
-    tell_trackers(["wandb", "mlflow"], project, 3, heard.append)
+    tell_trackers(["wandb", "mlflow"], tmp_path, 3, heard.append)
     assert heard == [f"{name} was not told of iteration 3: nobody answers" for name in ("wandb", "mlflow")]
+
+
+def test_it_is_told_each_step_and_the_figures_of_the_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(Project(tmp_path / "quick"), 3)
+    heard: list[Told] = []
+    monkeypatch.setattr(trackers, "import_module", lambda _: SimpleNamespace(send=heard.append))
+    tell_trackers(["wandb"], tmp_path / "quick", 3, pytest.fail)
+    [told] = heard
+    assert (told.project, told.run, told.config["seed"]) == ("quick", "iteration 3", 7)
+    assert [(step["step"], step["loss"]) for step in told.steps] == [(1, LOSSES[0]), (2, LOSSES[1])]
+    assert (told.figures["benchmark/candidate"], told.figures["accepted"]) == (0.4, 1.0)
