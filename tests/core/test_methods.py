@@ -1,7 +1,9 @@
 """Every method against hand-computed numbers, a slow reference and its finite differences, and what must not matter."""
 
+import functools
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -286,14 +288,24 @@ def gradient_of(
     return {key: np.array(value) for key, value in flat(gradient).items()}
 
 
+@pytest.fixture(scope="module")
+def usual_gradient(judged: Judged, tiny_model: Path) -> Callable[[MethodName], dict[str, np.ndarray]]:
+    """That of each method, worked out once."""
+    return functools.cache(lambda name: gradient_of(name, judged, tiny_model))
+
+
 @pytest.mark.parametrize(
     "change", [{"micro": 2}, {"pad": 9}, {"shuffle": True}], ids=["micro-batch size", "padding", "order"]
 )
 @every
 def test_what_does_not_change_the_gradient(
-    name: MethodName, change: dict[str, Any], judged: Judged, tiny_model: Path
+    name: MethodName,
+    change: dict[str, Any],
+    judged: Judged,
+    tiny_model: Path,
+    usual_gradient: Callable[[MethodName], dict[str, np.ndarray]],
 ) -> None:
-    usual, changed = gradient_of(name, judged, tiny_model), gradient_of(name, judged, tiny_model, **change)
+    usual, changed = usual_gradient(name), gradient_of(name, judged, tiny_model, **change)
     assert usual.keys() == changed.keys()
     scale = max(np.abs(value).max() for value in usual.values())
     assert scale > 0

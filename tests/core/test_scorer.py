@@ -78,15 +78,28 @@ def scorer() -> Iterator[Scorer]:
         yield started
 
 
-@pytest.fixture
-def gym(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """A bench whose scorer finds the small package instead of the real one."""
-    (tmp_path / "reasoning_gym").mkdir()
+@pytest.fixture(scope="module")
+def small_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a small package with the name of the real one."""
+    directory = tmp_path_factory.mktemp("gym")
+    (directory / "reasoning_gym").mkdir()
     for name, source in FAKE.items():
-        (tmp_path / "reasoning_gym" / name).write_text(textwrap.dedent(source))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with Scorer(LIMITS) as started:
-        yield Bench(limits=LIMITS, scorer=started)
+        (directory / "reasoning_gym" / name).write_text(textwrap.dedent(source))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def shared_scorer() -> Iterator[Scorer]:
+    """Started by the first test that asks it, and again after one that it did not survive."""
+    with Scorer(LIMITS) as shared:
+        yield shared
+
+
+@pytest.fixture
+def gym(small_package: Path, shared_scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A bench whose scorer finds the small package instead of the real one."""
+    monkeypatch.setenv("PYTHONPATH", str(small_package))
+    return Bench(limits=LIMITS, scorer=shared_scorer)
 
 
 def entry_problem(dataset: str, answer: Any = "4", pass_at: float = 1.0, **entry: Any) -> Problem:
