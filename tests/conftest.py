@@ -4,17 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
-from hypothesis import settings
 
+from rlm_cli.main import main
 from tests import tiny
+from tests.command import Done, Rlm, Settings
 
 MakeConfig = Callable[..., Path]
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +56,34 @@ def make_config(tiny_model: Path, tmp_path: Path) -> MakeConfig:
         return path
 
     return make
+
+
+@pytest.fixture
+def rlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rlm:
+    """The command, called in this process from an empty directory."""
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["rlm", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def settings(tiny_model: Path, tmp_path: Path) -> Settings:
+    """Sections of a config that would work."""
+    suites = {
+        name: tiny.write_problems(tmp_path / f"{name}.jsonl", tiny.problems(3, i)) for i, name in enumerate("abc")
+    }
+    return {
+        "model": {"base": str(tiny_model)},
+        "generate": {"bank": suites["a"]},
+        "evaluate": {"benchmark": suites["b"], "holdout": suites["c"]},
+    }

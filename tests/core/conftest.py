@@ -1,13 +1,11 @@
-"""Fixtures of the core tests: the tiny model loaded, a judged iteration of it, and the command."""
+"""Fixtures of the core tests: the tiny model loaded, and a judged iteration of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
-from rlm_cli.main import main
 from rlm_core.config import RolloutSection, VerifySection
 from rlm_core.judging import judge_rollouts
 from rlm_core.model.loading import load_policy
@@ -15,6 +13,8 @@ from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
 from rlm_core.records import Rollout, Verdict
 from rlm_core.rollout import sample_rollouts
+from rlm_core.selftest import run
+from rlm_core.selftest.answers import bundled
 from tests import tiny
 
 
@@ -62,60 +62,14 @@ def judged(tiny_model: Path) -> Judged:
     return Judged(problems, rollouts, verdicts)
 
 
-@dataclass(frozen=True)
-class Done:
-    """How the command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Rlm = Callable[..., Done]
-Settings = dict[str, dict[str, object]]
-
-
 @pytest.fixture
-def rlm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Rlm:
-    """The command, called in this process from an empty directory."""
+def few(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Reduces the self-test to the answers of these names."""
 
-    def call(*arguments: str) -> Done:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["rlm", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return Done(code, captured.out, captured.err)
+    def reduce(*names: str) -> None:
+        whole = bundled()
+        some = tuple(answer for answer in whole.answers if answer.name in names)
+        assert len(some) == len(names)
+        monkeypatch.setattr(run, "bundled", lambda: whole.model_copy(update={"answers": some}))
 
-    return call
-
-
-def assert_refused(done: Done, code: int, *parts: str) -> None:
-    assert done.code == code, done.err
-    [line] = [line for line in done.err.splitlines() if line.startswith("rlm: ")]
-    for part in parts:
-        assert part in line
-    assert "Traceback" not in done.err
-
-
-@pytest.fixture
-def settings(tiny_model: Path, tmp_path: Path) -> Settings:
-    """Sections of a config that would work."""
-    suites = {
-        name: tiny.write_problems(tmp_path / f"{name}.jsonl", tiny.problems(3, i)) for i, name in enumerate("abc")
-    }
-    return {
-        "model": {"base": str(tiny_model)},
-        "generate": {"bank": suites["a"]},
-        "evaluate": {"benchmark": suites["b"], "holdout": suites["c"]},
-    }
-
-
-def write(tmp_path: Path, content: Settings) -> str:
-    """A config file of these sections."""
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump({"project": str(tmp_path / "project"), **content}))
-    return str(path)
+    return reduce

@@ -10,7 +10,7 @@ import flows.extras
 from flows.extras import require_runner
 from rlm_core.config import PrefectSection
 from rlm_core.errors import InfrastructureFault, UsageError
-from tests.core.conftest import Rlm
+from tests.command import Rlm
 
 
 def section(kind: str, cluster: str | None = None) -> PrefectSection:

@@ -16,7 +16,7 @@ from rlm_core.model.adapters import WEIGHTS, write_adapter_config
 from rlm_core.model.tensors import write_tensors
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
-from tests.core.conftest import Settings, write
+from tests.command import Settings, write
 from tests.samples.ledger import adapter, decision
 
 

@@ -12,7 +12,7 @@ from rlm_core.config_file import load_config
 from rlm_core.mlxsmith.convert import Fate, migrate
 from rlm_core.mlxsmith.keys import KEYS
 from rlm_core.sources import read_suite
-from tests.core.conftest import Rlm, assert_refused
+from tests.command import Rlm, assert_refused
 
 EXAM = {
     "name": "mine",

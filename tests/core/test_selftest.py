@@ -1,6 +1,5 @@
 """The self-test holds in every sandbox of this machine, and says so when one does not hold or a judge is fooled."""
 
-import json
 import os
 import re
 import secrets
@@ -9,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,16 +16,12 @@ from typing import Any
 
 import pytest
 
-from rlm_cli import doctor
-from rlm_cli import selftest as command
-from rlm_cli.main import main
-from rlm_core.errors import SandboxUnavailable
 from rlm_core.records import Usage
 from rlm_core.sandbox import Sandbox, open_sandbox
 from rlm_core.sandbox.backends import Launch, landlock
 from rlm_core.sandbox.child import Reply
 from rlm_core.sandbox.interpreter import INSIDE, Interpreter
-from rlm_core.selftest import LIMITS, MODES, Mode, SelfTest, Tried, answers, canaries, machinery, run, self_test
+from rlm_core.selftest import LIMITS, MODES, Mode, SelfTest, answers, canaries, machinery, run, self_test
 from rlm_core.selftest.answers import BundledAnswer, bundled
 from rlm_core.selftest.canaries import VARIABLE, planted
 from rlm_core.verifiers import Bench, Judgement, prepare
@@ -67,19 +62,6 @@ def weak_sandbox(directory: Path, *left_out: str) -> Sandbox:
 def not_held(report: SelfTest) -> dict[str, str]:
     """Why it did not hold, by the answer's name."""
     return {tried.name: "; ".join(tried.why_not) for tried in report.tried if not tried.held}
-
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Reduces the set to the answers of these names."""
-
-    def reduce(*names: str) -> None:
-        whole = bundled()
-        some = tuple(answer for answer in whole.answers if answer.name in names)
-        assert len(some) == len(names)
-        monkeypatch.setattr(run, "bundled", lambda: whole.model_copy(update={"answers": some}))
-
-    return reduce
 
 
 # ------------------------------------------------------------------------------------------------------------ it holds
@@ -380,114 +362,3 @@ def test_a_listener_that_cannot_be_opened_is_said_and_not_tried(
     report = self_test(open_named("landlock"), CASES)
     assert [tried.name for tried in report.tried] == ["plain"]
     assert "a listener (tcp): Cannot assign requested address" in report.not_looked_at
-
-
-# ---------------------------------------------------------------------------------------------------------- the command
-
-
-@pytest.fixture
-def rlm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """The command, called in this process: its exit code and what it printed on both streams."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["rlm", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        captured = capsys.readouterr()
-        return int(end.value.code or 0), captured.out, captured.err
-
-    return call
-
-
-BROKEN = SelfTest(
-    sandbox="paper",
-    tried=(
-        Tried(name="plain", mode="cases", tries="a loop", must="pass", came="passed", latency_s=0.1),
-        Tried(name="fire", mode="cases", tries="[red]", must="fail", came="passed", why_not=("it burns",), latency_s=1),
-    ),
-    not_looked_at=("water: there is none",),
-    duration_s=1.25,
-)
-
-
-@each_sandbox
-def test_the_command_says_that_it_holds(
-    sandbox_name: str, few: Callable[..., None], rlm: Callable[..., tuple[int, str, str]]
-) -> None:
-    few("plain", "constant", "read-file")
-    code, out, err = rlm("verify", "--self-test", "--sandbox", sandbox_name)
-    lines = out.splitlines()
-    assert (code, err) == (0, "")
-    assert [line.split()[:2] for line in lines[1:4]] == [["✓", "plain"], ["✓", "constant"], ["✓", "read-file"]]
-    assert lines[-2].startswith(f"3 answers judged by cases and pytest in {sandbox_name}")
-    assert lines[-1] == "holds"
-
-
-def test_the_command_says_what_did_not_hold(
-    monkeypatch: pytest.MonkeyPatch, rlm: Callable[..., tuple[int, str, str]]
-) -> None:
-    monkeypatch.setattr(command, "self_test", lambda *_: BROKEN)
-    code, out, _ = rlm("verify", "--self-test")
-    assert code == 1
-    assert out.splitlines()[-1] == "does not hold: fire (cases): it burns"
-    assert "✗ fire: it burns" in out
-    assert "[red]" in out
-    assert "not tried here: water: there is none" in out
-    code, out, _ = rlm("verify", "--self-test", "--json")
-    shown = json.loads(out)
-    assert (code, shown["holds"], shown["tried"][1]["why_not"]) == (1, False, ["it burns"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--self-test", "--sandbox", "chroot"], "could not be tried: there is no sandbox called 'chroot'"),
-        (["--self-test", "problem.yaml"], "--self-test brings its own answers"),
-        (["--self-test", "problem.yaml", "answer.py"], "--self-test brings its own answers"),
-        ([], "PROBLEM and ANSWER are needed"),
-        (["problem.yaml"], "PROBLEM and ANSWER are needed"),
-    ],
-)
-def test_what_cannot_be_tried_is_one_line_and_exit_code_2(
-    rlm: Callable[..., tuple[int, str, str]], arguments: list[str], message: str
-) -> None:
-    code, out, err = rlm("verify", *arguments)
-    assert (code, out) == (2, "")
-    [line] = err.splitlines()
-    assert message in line
-
-
-def test_canaries_that_cannot_be_planted_are_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, rlm: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    code, _, err = rlm("verify", "--self-test")
-    assert code == 2
-    assert "could not be tried: cannot plant" in err
-
-
-def findings(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[str], SelfTest]) -> Iterator[doctor.Finding]:
-    monkeypatch.setattr(doctor, "available", lambda: [("paper", None)])
-    monkeypatch.setattr(doctor, "AUTOMATIC", ("paper",))
-    monkeypatch.setattr(doctor, "try_sandbox", outcome)
-    return doctor._sandbox_findings()
-
-
-def test_the_doctor_says_whether_the_sandbox_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = BROKEN.model_copy(update={"tried": BROKEN.tried[:1]})
-    *_, finding = findings(monkeypatch, lambda _name: good)
-    assert (finding.what, finding.found) == ("sandbox self-test", "holds, 1 answers judged by cases in paper, 1.2 s")
-    assert finding.good
-    *_, finding = findings(monkeypatch, lambda _name: BROKEN)
-    assert finding.found == "does not hold: fire (cases): it burns, 2 answers judged by cases in paper, 1.2 s"
-    assert finding.needed
-    assert not finding.good
-
-
-def test_the_doctor_survives_a_self_test_that_cannot_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_name: str) -> SelfTest:
-        raise SandboxUnavailable("it went away")
-
-    *_, finding = findings(monkeypatch, fail)
-    assert finding.found == "could not be tried: it went away"
-    assert not finding.good

@@ -124,6 +124,14 @@ def test_a_project_that_cannot_be_written_is_one_clear_error(make_config: MakeCo
             iterate(str(config))
 
 
+def test_a_project_that_is_a_file_is_one_clear_error(make_config: MakeConfig) -> None:
+    config = make_config()
+    project_of(config).root.write_text("a file, not a directory")
+    with pytest.raises(StageFailed, match=r"cannot write .*/project") as caught:
+        iterate(str(config))
+    assert caught.value.exit_code == 6
+
+
 class Disk:
     """Fails each kind of write once: files by turns as they are made, flushed and renamed, the ledger as it commits."""
 

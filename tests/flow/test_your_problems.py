@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.core.test_verifiers_page import matches, steps
+from tests.doc_page import matches, steps
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-problems.md").read_text()
 

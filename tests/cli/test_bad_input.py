@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests import tiny
-from tests.core.conftest import Rlm, Settings, assert_refused, write
+from tests.command import Rlm, Settings, assert_refused, write
 
 GOOD: dict[str, Any] = {
     "prompt": "Double it.",

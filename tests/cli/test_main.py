@@ -8,7 +8,7 @@ import pytest
 from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef
 from tests import tiny
-from tests.core.conftest import Rlm, Settings, assert_refused, write
+from tests.command import Rlm, Settings, assert_refused, write
 from tests.core.test_policy import trained_adapter
 
 
@@ -73,12 +73,6 @@ def test_an_adapter_for_another_base_is_refused(rlm: Rlm, settings: Settings, ti
     adapter: AdapterRef = trained_adapter(load_policy(str(other)), tmp_path / "adapter")
     settings["model"]["adapter"] = adapter.path
     assert_refused(rlm("run", "-c", write(tmp_path, settings)), 2, str(other), str(tiny_model))
-
-
-def test_a_project_that_cannot_be_written_is_refused(rlm: Rlm, settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "project").write_text("a file, not a directory")
-    done = rlm("run", "-c", write(tmp_path, settings))
-    assert_refused(done, 6, "project", "cannot write")
 
 
 @pytest.mark.parametrize("command", [["status"], ["history"], ["rollback", "0"], ["prune"]])

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm_cli import main
 from rlm_core.files import write_jsonl, write_record
 from rlm_core.records import Rollout, Verdict
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.project import Project
 from tests import tiny
+from tests.command import Rlm
 from tests.samples.ended import TIMEOUT, answer, decision, summary
 
+CONFIG = ("--config", "config.yaml")
 EVIL = "</pre></details><script>alert(1)</script><img src=http://example.org/x.png>\n![x](http://example.org/y.png)"
 
 
@@ -44,15 +45,6 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-def rlm(project: Project, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    given = ["rlm", *words, "--config", str(project.root.with_name("config.yaml"))]
-    monkeypatch.setattr("sys.argv", given)
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
-
-
 class Elements(HTMLParser):
     """Every element of a document, with its attributes."""
 
@@ -65,11 +57,8 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_the_report_is_one_file_that_fetches_and_runs_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert rlm(project, monkeypatch, "report", "--html") == 0
-    path = Path(capsys.readouterr().out.strip())
+def test_the_report_is_one_file_that_fetches_and_runs_nothing(project: Project, rlm: Rlm) -> None:
+    path = Path(rlm("report", "--html", *CONFIG).out.strip())
     assert path == project.root / "report.html"
     text = path.read_text()
     elements = Elements(text).found
@@ -83,31 +72,22 @@ def test_the_report_is_one_file_that_fetches_and_runs_nothing(
     assert "were pruned" in text
 
 
-def test_an_iteration_is_shown_with_its_suspects(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert rlm(project, monkeypatch, "show", "2", "--markdown") == 0
-    printed = capsys.readouterr().out
+@pytest.mark.usefixtures("project")
+def test_an_iteration_is_shown_with_its_suspects(rlm: Rlm) -> None:
+    printed = rlm("show", "2", "--markdown", *CONFIG).out
     assert printed.startswith("# Iteration 2: rejected")
     assert "| ran out of time | 1 |" in printed
-    assert rlm(project, monkeypatch, "show", "2") == 0
-    assert "ran out of time" in capsys.readouterr().out
+    assert "ran out of time" in rlm("show", "2", *CONFIG).out
 
 
-def test_an_iteration_that_has_not_ended_is_not_shown(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert rlm(project, monkeypatch, "show", "3") == 2
-    said = capsys.readouterr().err
-    assert said == f"rlm: iteration 3 has not ended in {project.root}; those that have: 1 to 2\n"
+def test_an_iteration_that_has_not_ended_is_not_shown(project: Project, rlm: Rlm) -> None:
+    done = rlm("show", "3", *CONFIG)
+    assert done.code == 2
+    assert done.err == f"rlm: iteration 3 has not ended in {project.root}; those that have: 1 to 2\n"
 
 
-def test_a_damaged_iteration_does_not_keep_the_others_from_being_reported(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_iteration_does_not_keep_the_others_from_being_reported(project: Project, rlm: Rlm) -> None:
     (project.run(1) / "summary.json").write_text("{")
-    assert rlm(project, monkeypatch, "report", "--html") == 0
-    text = Path(capsys.readouterr().out.strip()).read_text()
+    text = Path(rlm("report", "--html", *CONFIG).out.strip()).read_text()
     assert re.search(r"Iteration 1: rejected</summary><p>[^<]*summary\.json", text)
-    assert rlm(project, monkeypatch, "report") == 0
-    assert "2 iterations, 0 accepted" in capsys.readouterr().out
+    assert "2 iterations, 0 accepted" in rlm("report", *CONFIG).out

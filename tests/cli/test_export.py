@@ -17,8 +17,8 @@ from rlm_core.model.loading import load_policy
 from rlm_core.model.policy import Policy
 from rlm_core.records import AdapterRef
 from tests import tiny
+from tests.command import Rlm, assert_refused
 from tests.conftest import MakeConfig
-from tests.core.conftest import Rlm, assert_refused
 from tests.samples.exam_reports import report
 
 MODULES = ("self_attn.q_proj", "mlp.down_proj")

@@ -12,7 +12,7 @@ from rlm_core.records import AdapterRef, Outcome
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.prune import keep_newest, removable, size_of
-from tests.core.conftest import Rlm, Settings, assert_refused, write
+from tests.command import Rlm, Settings, assert_refused, write
 from tests.samples.ledger import BASE, decision, report
 
 

@@ -14,7 +14,7 @@ from rlm_core.errors import ConfigError
 from rlm_core.sources import read_problems
 from rlm_core.starter.config_text import config_text
 from rlm_core.verifiers.check import check_problems
-from tests.core.conftest import Rlm, assert_refused
+from tests.command import Rlm, assert_refused
 
 
 def uncommented(text: str) -> str:
