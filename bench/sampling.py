@@ -16,7 +16,7 @@ from pathlib import Path
 
 from figures import Figure, finish, print_machine
 
-from rlm_core.choice import most_useful_first
+from rlm_core.choice import longest_unasked_first, most_useful_first
 from rlm_core.config import DEFAULT_MODEL, RolloutSection, VerifySection
 from rlm_core.judging import judge_rollouts
 from rlm_core.model.base_model import base_path
@@ -26,7 +26,6 @@ from rlm_core.problems import Problem
 from rlm_core.rollout import sample_rollouts
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
-from rlm_core.sources.bank import bank_order
 from rlm_core.usefulness import TriedProblem, Try
 
 GROUPS = Path("project/sampling/groups.jsonl")
@@ -67,7 +66,7 @@ def useful_groups(choice: str, groups: Groups, bank: Sequence[Problem], iteratio
         order = (
             most_useful_first(bank, list(known.values()), SEED, iteration)
             if choice == "useful"
-            else bank_order(bank, SEED, iteration, wanted)
+            else longest_unasked_first(bank, list(known.values()), SEED)
         )
         found = groups.of(order[:wanted], iteration)
         for problem, group in zip(order, found, strict=False):

@@ -1,4 +1,4 @@
-"""Which known problems an iteration asks again: those that are solved sometimes.
+"""Which known problems an iteration asks again: those that are solved sometimes, or each of the bank in turn.
 
 The order is by usefulness (`usefulness.py`), with one thing more: what is little known has to be tried to be known. So
 it goes by the spread of a draw from what is believed about a problem's pass rate (Thompson sampling: Thompson 1933;
@@ -57,6 +57,20 @@ def most_useful_first(
         return rests_for(own, iteration), -spread(draw)
 
     return sorted(problems.values(), key=key)
+
+
+def longest_unasked_first(bank: Sequence[Problem], known: Sequence[TriedProblem], seed: int) -> list[Problem]:
+    """The bank's problems, first those that were asked longest ago or never, and of these in an order of the seed.
+
+    So every problem comes up before one comes up again, however many an iteration takes and whichever are refused.
+
+    Args:
+        known: what was asked before this iteration, whatever came of it.
+        seed: the project's.
+    """
+    asked = {each.problem.id: each.tries[-1].iteration for each in known}
+    order = np.random.default_rng(derive_seed(seed, "bank")).permutation(len(bank))
+    return sorted((bank[i] for i in order), key=lambda problem: asked.get(problem.id, 0))
 
 
 def rests_for(tries: Sequence[Try], iteration: int) -> int:

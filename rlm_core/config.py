@@ -87,7 +87,7 @@ class GenerateSection(Section):
     """Problems that are always at hand: `bank:train` or a problem file."""
     choice: Literal["useful", "uniform"] = "useful"
     """What fills up: of the bank and of earlier problems those that are solved sometimes, by rlm_core/choice.py; or the
-    bank alone, shuffled once and walked through."""
+    bank alone, what was asked longest ago or never."""
     domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS
     """Subjects that proposals rotate through."""
     solved_examples: Annotated[int, Field(ge=0, le=3)] = 2

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlm_core.choice import most_useful_first
+from rlm_core.choice import longest_unasked_first, most_useful_first
 from rlm_core.config import FilterSection, GenerateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.files import read_jsonl, write_jsonl
@@ -22,7 +22,6 @@ from rlm_core.rollout import sample_rollouts
 from rlm_core.sandbox import Sandbox
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
-from rlm_core.sources.bank import bank_order
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
@@ -52,13 +51,15 @@ def run(
         reserve: how many problems that come next are written to `directory/reserve.jsonl`.
     """
     offered = [problem for file in proposals for problem in read_jsonl(Path(file.path), Problem)]
-    bank = bank_order(read_problems(generate.bank), project_seed, iteration, generate.problems)
+    bank = read_problems(generate.bank)
     groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
     with open_ledger(Project(project).ledger) as ledger:
         tried = ledger.tried_problems(before=iteration)
     groups["corpus"] = [each.problem for each in tried]
     if generate.choice == "useful":
         bank = most_useful_first(bank, tried, project_seed, iteration)
+    else:
+        bank = longest_unasked_first(bank, tried, project_seed)
     ask = _answers_of(learner, rollout, section.majority.answers, derive_seed(project_seed, iteration, "majority"))
     known = KnownProblems(groups)
     worth, hopeless = _worth_a_run(offered, known, section)

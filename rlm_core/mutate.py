@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from rlm_core.asking import ask
 from rlm_core.config import MutateSection
 from rlm_core.examples import judged_by_cases, problem_json
@@ -15,7 +17,6 @@ from rlm_core.proposals.parse import collect
 from rlm_core.records import FileRef, PolicyRef, Rejection, StageResult
 from rlm_core.seeds import derive_seed
 from rlm_core.sources import read_problems
-from rlm_core.sources.bank import bank_order
 from rlm_core.sources.rewrites import rewritten
 from rlm_core.written import written
 
@@ -25,15 +26,15 @@ def run(
     learner: PolicyRef,
     proposals: FileRef,
     bank: str,
-    wanted: int,
     section: MutateSection,
     project_seed: int,
     iteration: int,
 ) -> StageResult:
     """The mutate stage: variations of proposals, and of bank problems where those are too few, into `mutants.jsonl`."""
     parents = list(read_jsonl(Path(proposals.path), Problem))
-    parents += judged_by_cases(bank_order(read_problems(bank), project_seed, iteration, wanted))
     seed = derive_seed(project_seed, iteration, "mutate")
+    known = judged_by_cases(read_problems(bank))
+    parents += [known[i] for i in np.random.default_rng(derive_seed(seed, "parents")).permutation(len(known))]
     problems: list[Problem] = []
     rejections: list[Rejection] = []
     if section.parents and section.per_problem:

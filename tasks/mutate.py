@@ -8,7 +8,7 @@ from rlm_core.records import PolicyRef, StageResult
 from tasks.stage import Result, results_of, stage_task
 
 
-@stage_task(version=4, description="Problems are varied.", reads=["mutate", "generate.bank", "generate.problems"])
+@stage_task(version=5, description="Problems are varied.", reads=["mutate", "generate.bank"])
 def mutate(
     directory: str,
     learner: PolicyRef,
@@ -19,6 +19,4 @@ def mutate(
     iteration: int,
 ) -> StageResult:
     offered = results_of(proposals, directory).files["problems"]
-    return core.run(
-        Path(directory), learner, offered, generate.bank, generate.problems, section, project_seed, iteration
-    )
+    return core.run(Path(directory), learner, offered, generate.bank, section, project_seed, iteration)

@@ -4,16 +4,11 @@ A part can be cut down to some levels of difficulty: `bank:train[starter,easy]`.
 """
 
 import re
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
 from rlm_core.errors import ProblemError
 from rlm_core.files import sha256_of
-from rlm_core.problems import Problem
-from rlm_core.seeds import derive_seed
 from rlm_core.sources import files
 from rlm_core.sources.suite import Suite
 
@@ -36,17 +31,6 @@ def read(name: str) -> Suite:
 
 def state(name: str) -> str:
     return sha256_of(_path_of(name)[0])
-
-
-def bank_order(problems: Sequence[Problem], seed: int, iteration: int, wanted: int) -> list[Problem]:
-    """The bank in the order in which an iteration uses it.
-
-    The bank is shuffled once per project and walked through in steps of `wanted`, so that every problem comes up before
-    one comes up again.
-    """
-    shuffled = [problems[i] for i in np.random.default_rng(derive_seed(seed, "bank")).permutation(len(problems))]
-    start = (iteration - 1) * wanted % len(shuffled)
-    return shuffled[start:] + shuffled[:start]
 
 
 def _path_of(name: str) -> tuple[Path, frozenset[str]]:

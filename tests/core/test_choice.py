@@ -2,12 +2,12 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_core.choice import most_useful_first, rests_for
+from rlm_core.choice import longest_unasked_first, most_useful_first, rests_for
 from rlm_core.problems import Case, Problem, Provenance
-from rlm_core.sources.bank import bank_order
 from rlm_core.usefulness import TriedProblem, Try
 from tests import tiny
 
@@ -98,6 +98,52 @@ def test_no_problem_rests_for_ever(history: list[tuple[int, bool]], later: int) 
     assert rests_for(tries, len(tries) + 1 + later + rest) == 0
 
 
+@given(
+    size=st.integers(1, 30),
+    wanted=st.lists(st.integers(0, 20), min_size=1, max_size=12),
+    seed=st.integers(0, 5),
+    data=st.data(),
+)
+def test_every_problem_of_the_bank_comes_up_before_one_comes_up_again(
+    size: int, wanted: list[int], seed: int, data: st.DataObject
+) -> None:
+    """However many an iteration takes, and whichever it passes over, such as those that are like what it has."""
+    bank = tiny.problems(size)
+    tries: dict[str, tuple[Try, ...]] = {}
+    for iteration, most in enumerate(wanted, 1):
+        known = [TriedProblem(problem=p, tries=tries[p.id]) for p in bank if p.id in tries]
+        order = longest_unasked_first(bank, known, seed)
+        assert sorted(p.id for p in order) == sorted(p.id for p in bank)
+        passed_over = data.draw(st.sets(st.sampled_from(range(size)), max_size=size // 2))
+        taken = [p for i, p in enumerate(order) if i not in passed_over][:most]
+        waiting = {p.id for i, p in enumerate(bank) if p not in taken and order.index(p) not in passed_over}
+        for problem in taken:
+            since = max((each.iteration for each in tries.get(problem.id, ())), default=0)
+            assert all(tries[other][-1].iteration >= since if other in tries else since == 0 for other in waiting)
+        for problem in taken:
+            tries[problem.id] = (*tries.get(problem.id, ()), Try(iteration=iteration, rollouts=0, passed=0))
+
+
+@pytest.mark.parametrize("size", [96, 104])
+def test_no_problem_of_the_bank_is_left_out_when_the_others_take_a_part_of_the_places(size: int) -> None:
+    """As in `make learn`: 48 in an iteration, 36 of them composed. Steps of 48 through 96 would skip three quarters."""
+    bank = tiny.problems(size)
+    known: list[TriedProblem] = []
+    for iteration in range(1, size // 12 + 1):
+        asked = longest_unasked_first(bank, known, 0)[:12]
+        known += [TriedProblem(problem=p, tries=(Try(iteration=iteration, rollouts=G, passed=0),)) for p in asked]
+    assert len({each.problem.id for each in known}) == len(known) == size // 12 * 12
+
+
+def test_the_bank_s_order_depends_on_the_seed_and_on_what_was_asked() -> None:
+    bank = tiny.problems(20)
+    first, same, other = (longest_unasked_first(bank, [], seed) for seed in (0, 0, 1))
+    assert first == same
+    assert len({tuple(p.id for p in order) for order in (first, other, bank)}) == 3
+    asked = [TriedProblem(problem=p, tries=tried(0)) for p in first[:7]]
+    assert longest_unasked_first(bank, asked, 0) == first[7:] + first[:7]
+
+
 def useful_share(chosen_by: str, seed: int, iterations: int = 12, wanted: int = 24) -> float:
     """Share of useful groups after the first iterations with a policy whose pass rates are known and stay."""
     draw = random.Random(seed)
@@ -110,7 +156,7 @@ def useful_share(chosen_by: str, seed: int, iterations: int = 12, wanted: int = 
         order: list[Problem] = (
             most_useful_first(problems, known, seed, iteration)
             if chosen_by == "useful"
-            else bank_order(problems, seed, iteration, wanted)
+            else longest_unasked_first(problems, known, seed)
         )
         for problem in order[:wanted]:
             passed = sum(draw.random() < rates[problem.id] for _ in range(G))

@@ -176,7 +176,7 @@ def test_only_problems_with_cases_are_examples_and_parents(
     proposals = generate.run(tmp_path, incumbent, section, VerifySection(), 1, 1).files["problems"]
     assert [problem.id for problem in shown] == [CODE.id] * 2
     shown.clear()
-    mutate.run(tmp_path, incumbent, proposals, bank, 6, MutateSection(parents=4, max_tokens=4), 0, 1)
+    mutate.run(tmp_path, incumbent, proposals, bank, MutateSection(parents=4, max_tokens=4), 0, 1)
     assert [problem.id for problem in shown if "sum_positive" not in problem.prompt][1:] == [CODE.id]
 
 
@@ -187,7 +187,7 @@ def test_a_bank_without_cases_still_makes_an_iteration(tiny_model: Path, tmp_pat
         tmp_path, incumbent, GenerateSection(bank=bank, from_model=1, max_tokens=4), VerifySection(), 1, 1
     )
     assert made.figures["problems"] == 0
-    mutants = mutate.run(tmp_path, incumbent, made.files["problems"], bank, 2, MutateSection(max_tokens=4), 0, 1)
+    mutants = mutate.run(tmp_path, incumbent, made.files["problems"], bank, MutateSection(max_tokens=4), 0, 1)
     assert mutants.figures == {"problems": 0, "rejections": 0, "asked": 0}
 
 

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rlm_core.errors import ProblemError
 from rlm_core.files import write_jsonl
 from rlm_core.problems import Problem
 from rlm_core.sources import read_problems
-from rlm_core.sources.bank import bank_order
 
 CONTENT: list[dict[str, Any]] = [
     {"prompt": "Doppelt so groß", "entry_point": "double", "cases": [{"input": [2], "expected": 4}]},
@@ -151,32 +148,3 @@ def test_an_unknown_level_is_refused_with_those_that_exist() -> None:
 def test_the_parts_of_the_bank_are_different_files() -> None:
     firsts = {read_problems(f"bank:{part}")[0].id for part in ("train", "benchmark", "holdout")}
     assert len(firsts) == 3
-
-
-@given(size=st.integers(1, 30), wanted=st.integers(1, 40), seed=st.integers(0, 5))
-def test_every_problem_comes_up_before_one_comes_up_again(size: int, wanted: int, seed: int) -> None:
-    bank = problems(size)
-    used: list[str] = []
-    iteration = 0
-    while len(used) < size:
-        iteration += 1
-        order = bank_order(bank, seed, iteration, wanted)
-        assert {problem.id for problem in order} == {problem.id for problem in bank}
-        assert len(order) == size
-        used += [problem.id for problem in order[:wanted]]
-    assert len(set(used[:size])) == size
-
-
-def test_the_order_of_the_bank_depends_on_the_seed_alone() -> None:
-    bank = problems(20)
-    names = [[problem.entry_point for problem in bank_order(bank, seed, 1, 4)] for seed in (0, 0, 1)]
-    assert names[0] == names[1]
-    assert names[0] != names[2]
-    assert names[0] != [problem.entry_point for problem in bank]
-
-
-def test_the_next_iteration_goes_on_where_the_last_one_stopped() -> None:
-    bank = problems(10)
-    first = bank_order(bank, 0, 1, 4)
-    assert bank_order(bank, 0, 2, 4) == first[4:] + first[:4]
-    assert bank_order(bank, 0, 4, 4) == first[2:] + first[:2]  # 3 * 4 = 12 problems later

@@ -19,7 +19,7 @@ def test_500_problems_are_made_proved_and_filtered_in_five_minutes(tmp_path: Pat
     verify = VerifySection()
     started = time.perf_counter()
     made = generate.run(tmp_path, NOBODY, section, verify, 2, 1).files["problems"]
-    mutants = mutate.run(tmp_path, NOBODY, made, section.bank, section.problems, no_model, 2, 1).files["problems"]
+    mutants = mutate.run(tmp_path, NOBODY, made, section.bank, no_model, 2, 1).files["problems"]
     result = filtering.run(
         tmp_path,
         tmp_path / "project",
