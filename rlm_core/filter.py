@@ -64,8 +64,8 @@ def run(
     known = KnownProblems(groups)
     worth, hopeless = _worth_a_run(offered, known, section)
     with open_prover(verify) as prover:
-        solved = with_majority_solutions(worth, ask, section.majority, prover.sandbox)
-        answered = [with_reference_values(proposal, prover.sandbox) for proposal in solved.proposals]
+        solved = with_majority_solutions(worth, ask, section.majority, prover.hasty)
+        answered = [with_reference_values(proposal, prover.hasty) for proposal in solved.proposals]
         problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
         taken = {problem.id for problem in problems}
         left = [problem for problem in bank if problem.id not in taken]

@@ -1,6 +1,6 @@
 """What is proved of a proposal before it is trained on: its solution is right, and its cases tell right from wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -8,21 +8,31 @@ from rlm_core.config import FilterSection, VerifySection
 from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.judging import open_configured
 from rlm_core.problems import Case, Problem
+from rlm_core.proposals.outcomes import Unknown, outcomes
 from rlm_core.proposals.seen import variations
 from rlm_core.proposals.slips import numbers_in, slips
 from rlm_core.records import Refusal
 from rlm_core.sandbox import Sandbox
-from rlm_core.verifiers.cases import Value, judge_cases, run_cases
+from rlm_core.verifiers.cases import Value, encoder_for, judge_cases, passes
+from rlm_core.verifiers.judgement import Judgement
+from rlm_core.verifiers.trivial import best_trivial_share
 
 _HASH_SEEDS = (0, 1, 2)
 _MOST_SLIPS = 24
+_FEWEST_SLIPS = 2
+"""Nearly every solution has one that returns None in place of the value, which any case catches: it proves nothing."""
 _MOST_VARIATIONS = 60
+_SLOWEST_S = 0.05
+"""CPU seconds that a proposal's solution may take for all of its cases, the start of its process included. What takes
+longer cannot be proved in the time that there is: its slips alone are some twenty runs."""
+_QUICK_S = 0.02
+"""A solution that takes so long is quick: a slip that takes far longer for one case alone does something else."""
 _HASTY = {"case_s": 0.1, "load_s": 0.5}
-"""Limits under which slips run: some of them never end, and that is soon seen."""
+"""Limits under which proposals and slips run: some of them never end, and that is soon seen."""
 
 
 class Prover:
-    """Sandboxes of different hash seeds, and a hasty one, each opened when it is first needed."""
+    """Sandboxes of different hash seeds and limits, each opened when it is first needed."""
 
     def __init__(self, verify: VerifySection, stack: ExitStack) -> None:
         self._verify = verify
@@ -30,18 +40,23 @@ class Prover:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        """For whatever has to be run once."""
+        """With the limits of the config, for many inputs in one call."""
         return self._opened(_HASH_SEEDS[0])
 
     @cached_property
-    def _others(self) -> list[Sandbox]:
-        return [self._opened(seed) for seed in _HASH_SEEDS[1:]]
+    def hasty(self) -> Sandbox:
+        """For solutions of which nothing is known yet."""
+        return self._opened_hastily(_HASH_SEEDS[0])
 
     @cached_property
-    def _hasty(self) -> Sandbox:
+    def _others(self) -> list[Sandbox]:
+        return [self._opened_hastily(seed) for seed in _HASH_SEEDS[1:]]
+
+    def _opened_hastily(self, seed: int) -> Sandbox:
         limits = self._verify.limits
-        hasty = {name: min(value, getattr(limits, name)) for name, value in _HASTY.items()}
-        return self._opened(_HASH_SEEDS[0], **hasty, respawns=0)
+        return self._opened(
+            seed, **{name: min(value, getattr(limits, name)) for name, value in _HASTY.items()}, respawns=0
+        )
 
     def _opened(self, seed: int, **limits: float) -> Sandbox:
         changed = self._verify.limits.model_copy(update=limits)
@@ -51,43 +66,50 @@ class Prover:
     def refusal(self, problem: Problem, section: FilterSection) -> Refusal | None:
         """Why a proposal is not proved, or None.
 
-        Its solution passes its cases in several orders, under several hash seeds, and enough of its slips do not.
+        Its solution passes its cases in several orders, under several hash seeds and in little time, and enough of its
+        slips do not.
         """
         if problem.reference is None:
             return Refusal(rule="reference", reason="it has no solution", value=0.0, limit=1.0)
         try:
-            return self._wrong(problem) or self._unnoticed(problem, section.min_slips_caught)
+            return self._wrong(problem) or self._unnoticed(problem, section)
         except ProblemError as error:
             return Refusal(rule="cases", reason=str(error), value=type(error).__name__, limit="none")
         except InfrastructureFault as fault:
             return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
 
     def _wrong(self, problem: Problem) -> Refusal | None:
-        judgement = judge_cases(self.sandbox, str(problem.reference), problem)
-        if judgement.status != "passed":
-            reason = f"its own solution fails: {judgement.reason}"
-            return Refusal(rule="reference", reason=reason, value=judgement.score, limit=1.0)
         cases = problem.cases
-        for sandbox, order in zip(self._others, (cases[::-1], cases[1::2] + cases[::2]), strict=True):
+        used_s = []
+        for sandbox, order in (
+            (self.hasty, cases),
+            *zip(self._others, (cases[::-1], cases[1::2] + cases[::2]), strict=True),
+        ):
             judgement = judge_cases(sandbox, str(problem.reference), problem.model_copy(update={"cases": order}))
+            used_s.append(judgement.usage.cpu_s)
             if judgement.status != "passed":
-                reason = f"its own solution passes, but not in another order and hash seed: {judgement.reason}"
-                return Refusal(rule="deterministic", reason=reason, value=judgement.score, limit=1.0)
+                return _not_passed(judgement, order is cases)
+        if min(used_s) > _SLOWEST_S:
+            return _slow(min(used_s))
         return None
 
-    def _unnoticed(self, problem: Problem, least: float) -> Refusal | None:
+    def _unnoticed(self, problem: Problem, section: FilterSection) -> Refusal | None:
         caught, missed = self.slips_caught(problem)
-        share = caught / (caught + missed) if caught + missed else 1.0
+        tried, least = caught + missed, section.min_slips_caught
+        if tried < _FEWEST_SLIPS:
+            return _too_easily_guessed(problem, tried, section.max_trivial_share / 2)
+        share = caught / tried
         if share >= least:
             return None
-        reason = f"its cases catch {caught} of {caught + missed} small mistakes in its solution, {share:.0%}"
+        reason = f"its cases catch {caught} of {tried} small mistakes in its solution, {share:.0%}"
         return Refusal(rule="slips", reason=f"{reason}; at least {least:.0%} needed", value=share, limit=least)
 
     def slips_caught(self, problem: Problem) -> tuple[int, int]:
         """How many small mistakes in the solution its cases catch, and how many they miss.
 
         A slip that passes counts as missed only when it is known to do something else: for an input that is like those
-        of the cases. One that does the same for all of these is no mistake.
+        of the cases. One that does the same for all of these is no mistake. One that is late is caught where the
+        solution is quick; else it may only be slow, and nothing is known of it.
 
         Raises:
             ProblemError, InfrastructureFault: as `judge_cases`.
@@ -97,22 +119,63 @@ class Prover:
             tried = slips(problem.reference, _MOST_SLIPS)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return 0, 0
-        passed = [code for code in tried if self._passes(code, problem)]
-        further = self._further(problem) if passed else None
-        missed = sum(not self._passes(code, further) for code in passed) if further else 0
-        return len(tried) - len(passed), missed
+        own = judge_cases(self.hasty, problem.reference, problem)
+        quick = own.status == "passed" and own.usage.cpu_s <= _QUICK_S
+        judged = [(code, judge_cases(self.hasty, code, problem, to_the_end=False)) for code in tried]
+        passed = [code for code, judgement in judged if judgement.status == "passed"]
+        caught = sum(judgement.status != "passed" and (quick or not _late(judgement)) for _, judgement in judged)
+        return caught, self._different(passed, problem) if passed else 0
 
-    def _passes(self, code: str, problem: Problem) -> bool:
-        return judge_cases(self._hasty, code, problem).status == "passed"
-
-    def _further(self, problem: Problem) -> Problem | None:
-        """The problem with other cases, as its solution answers them; None when there are none."""
-        assert problem.reference is not None
+    def _different(self, codes: Sequence[str], problem: Problem) -> int:
+        """How many of these programs are known to do something else than the solution, on inputs like the cases'."""
         given = [case.input for case in problem.cases]
-        inputs = variations(given, _MOST_VARIATIONS, numbers_in(problem.reference))
-        results = run_cases(self._hasty, problem.reference, problem.entry_point, inputs)
-        cases = [Case(input=i, expected=r.value) for i, r in zip(inputs, results, strict=True) if isinstance(r, Value)]
-        return problem.model_copy(update={"cases": tuple(cases)}) if cases else None
+        inputs = variations(given, _MOST_VARIATIONS, numbers_in(str(problem.reference)))
+        wanted = outcomes(self.sandbox, str(problem.reference), problem.entry_point, inputs)
+        further = [
+            Case(input=each, expected=outcome.value)
+            for each, outcome in zip(inputs, wanted, strict=True)
+            if isinstance(outcome, Value)
+        ]
+        return sum(self._differs(code, problem, further) for code in codes) if further else 0
+
+    def _differs(self, code: str, problem: Problem, further: Sequence[Case]) -> bool:
+        found = outcomes(self.sandbox, code, problem.entry_point, [case.input for case in further])
+        encoder = encoder_for(self.sandbox.limits)
+        return any(
+            not isinstance(outcome, Unknown) and not passes(case, outcome, problem, encoder)
+            for case, outcome in zip(further, found, strict=True)
+        )
+
+
+def _not_passed(judgement: Judgement, in_order: bool) -> Refusal:
+    """Why a solution that does not pass is none."""
+    if _late(judgement) and any(case.outcome == "timeout" for case in judgement.cases):
+        return _slow(judgement.usage.cpu_s)
+    if in_order:
+        reason = f"its own solution fails: {judgement.reason}"
+        return Refusal(rule="reference", reason=reason, value=judgement.score, limit=1.0)
+    reason = f"its own solution passes, but not in another order and hash seed: {judgement.reason}"
+    return Refusal(rule="deterministic", reason=reason, value=judgement.score, limit=1.0)
+
+
+def _late(judgement: Judgement) -> bool:
+    """Whether the first thing that went wrong is that it took too long."""
+    wrong = next((case for case in judgement.cases if case.outcome not in ("passed", "not_run")), None)
+    return wrong is not None and wrong.outcome == "timeout"
+
+
+def _slow(used_s: float) -> Refusal:
+    reason = f"its own solution takes {used_s:.2f} s of CPU for its cases, at most {_SLOWEST_S:g} s allowed"
+    return Refusal(rule="slow", reason=reason, value=used_s, limit=_SLOWEST_S)
+
+
+def _too_easily_guessed(problem: Problem, tried: int, most: float) -> Refusal | None:
+    """Where slips prove nothing, the cases have to tell the solution from a trivial answer all the better."""
+    share = best_trivial_share(problem)
+    if share <= most:
+        return None
+    reason = f"no mistake in its solution can prove its cases ({tried} tried), and a trivial answer passes {share:.0%}"
+    return Refusal(rule="few_slips", reason=f"{reason}; then at most {most:.0%} allowed", value=share, limit=most)
 
 
 @contextmanager

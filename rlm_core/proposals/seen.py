@@ -15,12 +15,15 @@ def admits(seen: Sequence[JsonValue], value: JsonValue) -> bool:
     """Whether a value is like those that were seen in its place.
 
     Numbers and lengths are within their range, letters of their sorts, the elements of lists like theirs; where all
-    lists that were seen are in order, or without repeats, so is it. An object is like none but itself.
+    lists that were seen are in order, or without repeats, so is it. Objects that all have the same names are records,
+    and each field is compared with its like; others are tables, and so are graphs, see `_is_like_tables`.
     """
     alike: list[Any] = [each for each in seen if type(each) is type(value)]
     match value:
-        case bool() | None | dict():
+        case bool() | None:
             return value in alike
+        case dict():
+            return bool(alike) and (_is_like_records if _are_records(alike) else _is_like_tables)(alike, value)
         case int() | float():
             return bool(alike) and min(alike) <= value <= max(alike)
         case str():
@@ -79,6 +82,45 @@ def _near(value: JsonValue, special: Sequence[int]) -> Iterator[JsonValue]:
             for position, element in enumerate(value[:3]):
                 yield from ([*value[:position], other, *value[position + 1 :]] for other in _near(element, special))
             yield from (value[1:], value + value[:1], value[::-1])
+        case dict():
+            for name, held in [*value.items()][:3]:
+                yield from (value | {name: other} for other in _near(held, special))
+                yield {other: value[other] for other in value if other != name}
+
+
+def _are_records(seen: Sequence[dict[str, Any]]) -> bool:
+    return all(each.keys() == seen[0].keys() for each in seen)
+
+
+def _is_like_records(seen: Sequence[dict[str, Any]], value: dict[str, Any]) -> bool:
+    same_names = value.keys() == seen[0].keys()
+    return same_names and all(admits([each[name] for each in seen], held) for name, held in value.items())
+
+
+def _is_like_tables(seen: Sequence[dict[str, Any]], value: dict[str, Any]) -> bool:
+    """Names like theirs, what is held like what they hold, no more and no fewer; a graph where all of them are."""
+    names = list(chain.from_iterable(seen))
+    held = list(chain.from_iterable(each.values() for each in seen))
+    habits = (each for each in (_names_itself_alone, _goes_both_ways) if all(map(each, seen)))
+    return (
+        _has_a_length_of(seen, value)
+        and all(admits(names, name) for name in value)
+        and all(admits(held, each) for each in value.values())
+        and all(habit(value) for habit in habits)
+    )
+
+
+def _names_itself_alone(table: dict[str, Any]) -> bool:
+    """Whether all that a table holds is one of its names, or lists of them: neighbours in a graph."""
+    return all(other in table for held in table.values() for other in _names_in(held))
+
+
+def _goes_both_ways(table: dict[str, Any]) -> bool:
+    return all(name in _names_in(table.get(other)) for name, held in table.items() for other in _names_in(held))
+
+
+def _names_in(held: Any) -> list[str]:
+    return [str(each) for each in (held if isinstance(held, list) else [held])]
 
 
 def _sorts(text: str) -> set[tuple[str, ...]]:

@@ -38,12 +38,16 @@ _PAIRS = (("min", "max"), ("any", "all"), ("upper", "lower"), ("lstrip", "rstrip
 _NAMES = dict(_PAIRS) | {right: left for left, right in _PAIRS}
 """Functions and methods, and what could be called by mistake."""
 
+_LEFT_OUT = ("sorted", "reversed", "set", "abs", "round")
+_METHODS_LEFT_OUT = ("strip", "lstrip", "rstrip", "lower", "upper", "swapcase", "title", "capitalize")
+"""What gives a value of the kind that it is given, so that it could be forgotten."""
+
 _Edit = tuple[ast.AST, str, Any]
 """A node, one of its fields, and another value for it."""
 
 
 def slips(code: str, most: int) -> list[str]:
-    """Programs that differ from `code` in one operator, number, text, condition, bound, name or returned value.
+    """Programs that differ from `code` in one operator, number, text, condition, bound, name, call or returned value.
 
     Args:
         most: how many at most. Which ones are left out depends on what they are and not on where they stand.
@@ -107,6 +111,10 @@ def _edits_of(node: ast.AST) -> Iterator[_Edit]:
         case ast.Call(func=ast.Name(id="range")):
             for i, bound in enumerate(node.args[:2]):
                 yield node, "args", [*node.args[:i], _one_more(bound), *node.args[i + 1 :]]
+        case ast.Call(func=ast.Name(id=name), args=[_]) if name in _LEFT_OUT:
+            yield node, "func", _parsed("lambda same, **_: same")
+        case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) if name in _METHODS_LEFT_OUT:
+            yield node, "func", ast.Lambda(_parsed("lambda: 0").args, value)
         case ast.Name() if node.id in _NAMES:
             yield node, "id", _NAMES[node.id]
         case ast.Attribute() if node.attr in _NAMES:
@@ -117,6 +125,10 @@ def _bounds(node: ast.Slice) -> Iterator[_Edit]:
     for field, bound in (("lower", node.lower), ("upper", node.upper)):
         if bound is not None:
             yield node, field, _one_more(bound)
+
+
+def _parsed(expression: str) -> Any:
+    return ast.parse(expression, mode="eval").body
 
 
 def _one_more(bound: ast.expr) -> ast.expr:

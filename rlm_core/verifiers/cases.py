@@ -38,6 +38,8 @@ class NoResult(Record):
     """A call that came to nothing that a case could expect: a crash, a timeout, a set …"""
 
     reason: str
+    lost: bool = False
+    """Whether the call gave no answer at all: its process was lost, or late, or there was none left to run it."""
 
 
 CallResult = Value | Raised | NoResult
@@ -52,8 +54,11 @@ def judge(_verifier: Cases, answer: Answer, problem: Problem, bench: Bench) -> J
     return judge_cases(bench.sandbox, answer.code, problem)
 
 
-def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
+def judge_cases(sandbox: Sandbox, code: str, problem: Problem, to_the_end: bool = True) -> Judgement:
     """Run an answer's code against a problem's cases.
+
+    Args:
+        to_the_end: whether the cases after the first that is not passed are run, too; else they count as not run.
 
     Raises:
         ProblemError: a case cannot be run: it is too large or too deep.
@@ -71,6 +76,9 @@ def judge_cases(sandbox: Sandbox, code: str, problem: Problem) -> Judgement:
         else:
             results = []
             for tree, case, wanted in zip(arguments, problem.cases, expected, strict=True):
+                if not to_the_end and results and results[-1].outcome != "passed":
+                    results += [CaseResult(outcome="not_run")] * (len(expected) - len(results))
+                    break
                 result = _judge(session.call(tree), case, wanted, problem, sandbox.limits)
                 results.append(result.model_copy(update={"latency_ms": session.latency_s * 1e3}))
         return _sum_up(results, reason, session)
@@ -198,4 +206,4 @@ def _result(reply: Reply, limits: Limits) -> CallResult:
         return NoResult(reason=readable(f"returned a value that {reply.payload}"))
     if reply.kind == "raised" and (exception := exception_of(reply)) and exception.ancestry:
         return Raised(ancestry=tuple(map(readable, exception.ancestry)), message=readable(exception.message))
-    return NoResult(reason=why_lost(reply))
+    return NoResult(reason=why_lost(reply), lost=True)

@@ -60,6 +60,76 @@ def test_a_slip_that_never_ends_is_caught_soon(prover: Prover) -> None:
     assert caught > 5
 
 
+def test_cases_of_objects_are_held_to_other_objects(prover: Prover) -> None:
+    """Cases that nobody drew near to the boundary miss three of six slips, in a table as in a list."""
+    above = "def f(table):\n    return sum(v for v in table.values() if v > 5)\n"
+    tables = [({"a": 9}, 9), ({"a": 1, "b": 9}, 9), ({"c": 1}, 0), ({"x": 8, "y": 9}, 17), ({}, 0)]
+    assert prover.slips_caught(problem(above, *tables)) == (3, 3)
+    assert prover.slips_caught(problem(above, *tables, ({"a": 5, "b": 6}, 6)))[1] == 0
+
+
+def test_an_input_that_a_solution_changes_is_whole_again_in_the_next_run(prover: Prover) -> None:
+    empties = "def f(table):\n    total = 0\n    while table:\n        total += table.popitem()[1]\n    return total\n"
+    pairs = [({"a": n}, n) for n in (2, 3, 4)] + [({"a": n, "b": 2 * n}, 3 * n) for n in (5, 6)]
+    assert prover.refusal(problem(empties, *pairs), SECTION) is None
+
+
+def test_variations_on_which_the_solution_never_ends_do_not_hide_the_others(prover: Prover) -> None:
+    """It hangs on most even numbers; of what the cases miss, `<= 13` in place of `< 13` shows at 13 alone."""
+    hangs = "def f(n):\n    while n % 2 == 0 and n not in (2, 8, 20): pass\n    return n < 13\n"
+    caught, missed = prover.slips_caught(problem(hangs, (1, True), (2, True), (8, True), (20, False), (25, False)))
+    assert missed >= 1
+    assert caught + missed > 5
+
+
+LONG = """def f(n):
+    for _ in range({turns}):
+        pass
+    return n * 2 if n > 5 else n
+"""
+OUTPUTS = [(1, 1), (2, 2), (5, 5), (6, 12), (9, 18)]
+
+
+def test_a_solution_that_takes_long_is_refused_soon(prover: Prover) -> None:
+    for turns in (2_000_000, 10**12):
+        refused = prover.refusal(problem(LONG.format(turns=turns), *OUTPUTS), SECTION)
+        assert refused is not None
+        assert (refused.rule, refused.limit) == ("slow", 0.05)
+        assert isinstance(refused.value, float)
+        assert 0.05 < refused.value < 1
+    assert prover.refusal(problem(LONG.format(turns=3), *OUTPUTS), SECTION) is None
+
+
+def test_a_slip_that_is_late_counts_as_caught_only_where_the_solution_is_quick(prover: Prover) -> None:
+    """The first never ends with `n -= 0`; the second is nearly as late itself, and so is any program like it."""
+    quick = "def f(n):\n    while n > 0:\n        n -= 2\n    return n\n"
+    slow = LONG.format(turns=1_500_000)
+    pairs = [(1, -1), (2, 0), (5, -1), (6, 0), (9, -1)]
+    quick_caught, _ = prover.slips_caught(problem(quick, *pairs))
+    slow_caught, _ = prover.slips_caught(
+        problem(slow.replace("n * 2 if n > 5 else n", "n"), *((n, n) for n, _ in pairs))
+    )
+    assert quick_caught > 4
+    assert slow_caught <= 1  # what returns None; the number of turns may be off by one, unseen and in no time at all
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "share"),
+    [
+        ("casefold", ["AB", "aB", "cD", "eF", "gH"], 0.4),
+        ("isalpha", ["ab", "a1", "cd", "12", "x-"], 0.6),
+        ("casefold", ["AB", "aC", "cD", "eF", "gH"], None),
+    ],
+)
+def test_where_no_slip_proves_anything_a_trivial_answer_passes_half_as_many_cases_at_most(
+    prover: Prover, method: str, words: list[str], share: float | None
+) -> None:
+    """There is nothing to get wrong in it but that something is returned."""
+    calls = f"def f(word):\n    return word.{method}()\n"
+    found = prover.refusal(problem(calls, *((word, getattr(word, method)()) for word in words)), SECTION)
+    assert (found and (found.rule, found.value, found.limit)) == (share and ("few_slips", share, 0.25))
+
+
 def test_a_solution_that_remembers_earlier_calls_is_refused(prover: Prover) -> None:
     remembers = "seen = []\ndef f(n):\n    seen.append(n)\n    return sum(seen)\n"
     refused = prover.refusal(problem(remembers, (1, 1), (2, 3), (3, 6), (4, 10), (5, 15)), SECTION)

@@ -20,6 +20,22 @@ from rlm_core.proposals.seen import admits, variations
         ([[3, 1], [2, 5]], [[5, 1]], [[2, 2]]),
         ([[["a"]], [["b", "c"]]], [[["z"]]], [["a"], [[]], [[1]]]),
         ([{"a": 1}], [{"a": 1}], [{"a": 2}, {}]),
+        (
+            [{"name": "ab", "age": 3}, {"name": "xyz", "age": 9}],
+            [{"name": "uvw", "age": 5}],
+            [{"name": "ab", "age": 10}, {"name": "ab"}, {"name": "ab", "age": 3, "more": 3}, {"name": 3, "age": 3}],
+        ),
+        (
+            [{"a": 1, "b": 7}, {"x": 4}],
+            [{"c": 3}, {"a": 7, "z": 1}],
+            [{}, {"a": 1, "b": 1, "c": 1}, {"a": 8}, {"ab": 1}, {"A": 1}],
+        ),
+        (
+            [{"a": ["b"], "b": []}, {"c": []}],
+            [{"x": ["x"]}, {"a": [], "b": ["a"]}],
+            [{"a": ["b"]}, {"a": ["b"], "b": ["c"]}],
+        ),
+        ([{"a": ["b"], "b": ["a"]}, {"c": []}], [{"a": [], "b": []}], [{"a": ["b"], "b": []}]),
         ([None, 3], [None, 3], [4]),
         ([], [], [1, [], ""]),
     ],
@@ -48,6 +64,11 @@ def test_numbers_that_are_hinted_at_come_first_where_they_are_like_the_others() 
     assert [[20, 30]] in variations([[[10, 30]]], 2, hints=[20])
 
 
+def test_objects_vary_in_what_they_hold_and_in_their_names() -> None:
+    assert [{"a": 4}] in variations([[{"a": 3}], [{"a": 5}]], 9)
+    assert [{"b": 5}] in variations([[{"a": 3, "b": 5}], [{"c": 4}]], 99)
+
+
 def test_where_nothing_can_vary_there_are_none() -> None:
-    assert variations([[{"a": 1}], [{"b": 2}]], 5) == []
+    assert variations([[{"a": 1}], [{"b": 1}]], 5) == []
     assert variations([[], []], 5) == []

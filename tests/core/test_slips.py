@@ -30,6 +30,9 @@ from rlm_core.proposals.slips import slips
         ("range(n)", "range(n + 1)"),
         ("max(a)", "min(a)"),
         ("a.upper()", "a.lower()"),
+        ("sorted(a, reverse=True)", "(lambda same, **_: same)(a, reverse=True)"),
+        ("len(set(a))", "len((lambda same, **_: same)(a))"),
+        ("a.strip()", "(lambda: a)()"),
     ],
 )
 def test_each_kind_of_mistake_is_made(code: str, slip: str) -> None:

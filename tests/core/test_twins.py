@@ -97,6 +97,36 @@ def test_one_twin_among_many_is_found_although_an_input_of_another_never_ends() 
         assert twin(slow, [*others[:30], long, *others[30:], exam()], hasty) == exam()
 
 
+@pytest.mark.parametrize(
+    "falls_out",
+    [
+        "all(True for _ in iter(int, 1))",
+        "__import__('os')._exit(1)",
+        "raise SystemExit",
+        "return {1, 2}",
+        "return [0] * 10**6",
+    ],
+    ids=["never-ends", "ends-its-process", "exits", "returns-a-set", "returns-too-much"],
+)
+def test_a_twin_is_found_whatever_happens_on_the_inputs_of_many_others(sandbox: Sandbox, falls_out: str) -> None:
+    reference = f"def top(values):\n    if len(values) > 3: {falls_out}\n    return max(values)\n"
+    proposal = PROPOSAL.model_copy(update={"reference": reference})
+    cases = [{"input": [[1, 2, 3, n]], "expected": -1} for n in range(4, 8)]
+    before, after = ([exam(*cases, entry_point=f"{name}{n}") for n in range(5)] for name in "fg")
+    assert twin(proposal, [*before, exam(), *after], sandbox) == exam()
+    assert twin(proposal, [*before, *after], sandbox) is None
+
+
+def test_what_is_late_tells_nothing_and_the_other_cases_decide(sandbox: Sandbox) -> None:
+    """The exam's third input takes the proposal's solution long; on the two others it is right, or wrong."""
+    reference = "def top(values):\n    while len(values) > 3: pass\n    return max(values)\n"
+    proposal = PROPOSAL.model_copy(update={"reference": reference})
+    late = {"input": [[1, 2, 3, 4]], "expected": 4}
+    assert twin(proposal, [exam(*EXAM["cases"], late)], sandbox) is not None
+    assert twin(proposal, [exam(*EXAM["cases"], late, {"input": [[1]], "expected": 0})], sandbox) is None
+    assert twin(proposal, [exam(late, late, *EXAM["cases"])], sandbox) is None
+
+
 def test_a_difference_in_the_last_of_many_cases_is_seen(sandbox: Sandbox) -> None:
     cases = [{"input": [[n, -n]], "expected": n} for n in range(1, 9)]
     assert twin(PROPOSAL, [exam(*cases)], sandbox) == exam(*cases)
