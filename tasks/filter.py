@@ -15,7 +15,7 @@ _ANSWERING = [
 
 
 @stage_task(
-    version=8,
+    version=9,
     description="Proposals are checked; the bank fills up.",
     reads=["filter", "generate.bank", "generate.choice", "generate.problems", "verify", *_ANSWERING],
     ignores=["verify.workers", "verify.max_failed_share"],

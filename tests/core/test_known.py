@@ -8,7 +8,7 @@ import pytest
 from rlm_core.config import FilterSection
 from rlm_core.problems import Problem
 from rlm_core.proposals.known import KnownProblems, jaccard, repeats, shingles
-from rlm_core.proposals.ngrams import Grams, code_tokens
+from rlm_core.proposals.ngrams import Grams, code_tokens, whole_program
 
 SOLUTION = """def merged(left, right):
     result = []
@@ -44,6 +44,41 @@ def test_an_exam_request_within_a_longer_one_is_contaminated() -> None:
     filler = " ".join(f"word{n}" for n in range(40))
     candidate = problem(f"{filler} {EXAM.prompt} {filler}")
     assert refused(candidate) == ("contaminated", 1.0, 0.5)
+
+
+SHORT = "def count_up(n):\n    return list(range(1, n + 1))\n"
+"""18 tokens: shorter than a run."""
+
+
+@pytest.mark.parametrize(
+    ("code", "same"),
+    [
+        ("def up_to(limit):\n    return list(range(1, limit + 1))\n", True),
+        ("def up_to(limit: int) -> list[int]:\n    'All of them.'\n    return list(range(1, limit + 1))  # up\n", True),
+        ("def up_to(limit):\n    return list(range(0, limit + 1))\n", False),
+        ("def up_to(limit, more):\n    return list(range(1, limit + 1))\n", False),
+    ],
+)
+def test_a_short_exam_solution_in_other_words_and_names_is_contaminated_when_it_is_the_whole(
+    code: str, same: bool
+) -> None:
+    known = KnownProblems({"benchmark": [problem("Count from one on.", SHORT, "count_up")]})
+    candidate = problem("Every whole number that does not exceed a bound, in ascending order.", code, "up_to")
+    found = repeats(candidate, known, known.names, FilterSection())
+    assert (found and (found.rule, found.value, found.limit)) == (("contaminated", 1.0, 0.5) if same else None)
+
+
+def test_which_name_stands_where_counts_in_a_whole_program() -> None:
+    one, other = (f"def f(a, b):\n    return [{x} - {y} + 1 for _ in range(9)]" for x, y in ("ab", "ba"))
+    assert whole_program(one) != whole_program(other)
+    assert whole_program(one) == whole_program(one.replace("a,", "left,").replace("a -", "left -"))
+
+
+def test_what_many_programs_are_by_chance_is_not_contaminated() -> None:
+    """`return a + b` is a sum of numbers, a longer text or a longer list; the rule `twin` knows by what it is asked."""
+    adds = "def add(a, b):\n    return a + b\n"
+    known = KnownProblems({"benchmark": [problem("The sum of both.", adds, "add")]})
+    assert repeats(problem("Put one word behind the other.", adds), known, known.names, FilterSection()) is None
 
 
 def test_a_solution_that_only_the_bank_has_is_not_contaminated() -> None:
