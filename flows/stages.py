@@ -5,7 +5,7 @@ from typing import Any
 from prefect import Task
 from prefect.futures import PrefectFuture
 
-from flows.approval import ask_in_ui
+from flows.approval import UiQuestion
 from flows.exams import sit_exams
 from flows.fan_out import FanOut
 from flows.runners import VerifyRunner, verify_runner
@@ -127,7 +127,7 @@ class Stages:
     ) -> Result:
         """Decide, ask a person where the config says so, and commit."""
         proposed, page = gate(self._it, self._config, trained, exams)
-        decision = approved(proposed, page, self._config.gate, ask_in_ui)
+        decision = approved(proposed, page, self._config.gate, UiQuestion(proposed, self._it.project))
         return conclude(self._it, self._config, decision, made, rollouts, verdicts, trained, exams)
 
     def _task(self, stage: Task[..., Result], run_name: str | None = None) -> Task[..., Result]:

@@ -27,8 +27,7 @@ from tasks.stage import Result, results_of
 def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Result]) -> tuple[GateDecision, str]:
     """The decision by the configured rule, and its page."""
     decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
-    publish(Path(iteration.project), page)
-    get_run_logger().info("%s: %s", title_of(page), decision.reason)
+    _show(iteration, page, decision)
     return decision, page
 
 
@@ -51,7 +50,7 @@ def conclude(
     """Decision and summary, as JSON data."""
     training, reports = _result(iteration, trained), _results(iteration, exams)
     if decision.approval is not None:  # what a person answered is not on the page yet
-        publish(Path(iteration.project), explain(iteration, config, decision, training, Exams(reports)))
+        _show(iteration, explain(iteration, config, decision, training, Exams(reports)), decision)
     summary = finish(
         iteration,
         config,
@@ -75,6 +74,11 @@ def catch_up(iteration: Iteration, config: Config) -> None:
         with open_ledger(project.ledger) as ledger:
             decision = ledger.history()[-1].decision
         _tell_all(project, decision, config)
+
+
+def _show(iteration: Iteration, page: str, decision: GateDecision) -> None:
+    publish(Path(iteration.project), page)
+    get_run_logger().info("%s: %s", title_of(page), decision.reason)
 
 
 def _tell_all(project: Project, decision: GateDecision, config: Config) -> None:

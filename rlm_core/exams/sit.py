@@ -103,15 +103,15 @@ def _sit(
     """
     with ExitStack() as opened:
         policy = None
-        if isinstance(examinee, PolicyRef) and parts:
+        if parts and not isinstance(examinee, Recited):
             policy = opened.enter_context(device_policy(examinee.base, examinee.adapter))
         for part in parts:
             name = _shown(exam, examinee, part)
             started = time.monotonic()
-            if policy is not None:
-                answers = sample_rollouts(policy, part.problems, part.section, part.seed, stage="evaluate", part=name)
-            else:
+            if isinstance(examinee, Recited):
                 answers = [each for problem in part.problems for each in _recited(examinee, problem, exam.samples)]
+            else:
+                answers = sample_rollouts(policy, part.problems, part.section, part.seed, stage="evaluate", part=name)
             sampled = time.monotonic()
             verdicts = judge_rollouts(answers, ready, exam.judging, stage="evaluate_verify", part=name)
             yield (

@@ -26,6 +26,7 @@ from rlm_core.iteration import begin
 from rlm_core.records import Approval
 from rlm_core.state.ledger import open_ledger
 from tests.conftest import MakeConfig
+from tests.core.test_approval import decision
 from tests.flow.test_iterate import project_of
 
 
@@ -74,7 +75,7 @@ def somebody(answer: dict[str, Any]) -> Iterator[list[str]]:
 
 def test_an_accept_waits_for_a_person_who_sees_the_report(make_config: MakeConfig) -> None:
     config = make_config(gate={"horizon": 1, "approve": "ask"})
-    with somebody({"accept": True, "comment": "looks good"}) as shown:
+    with somebody({"answer": "accept", "comment": "looks good"}) as shown:
         decision = iterate(str(config))["decision"]
     assert decision["outcome"] == "accepted"
     assert decision["approval"] == {"accept": True, "comment": "looks good", "in_time": True}
@@ -92,7 +93,7 @@ def test_an_accept_waits_for_a_person_who_sees_the_report(make_config: MakeConfi
 
 def test_a_person_may_refuse(make_config: MakeConfig) -> None:
     config = make_config(gate={"horizon": 1, "approve": "ask"})
-    with somebody({"accept": False, "comment": ""}):
+    with somebody({"answer": "reject", "comment": ""}):
         decision = iterate(str(config))["decision"]
     assert decision["outcome"] == "rejected"
     assert decision["reason"].startswith("refused by a person: ")
@@ -115,7 +116,8 @@ def test_without_an_answer_in_time_the_config_says_what_is_done(
 
 @flow
 def asks(unanswered: Literal["accept", "reject"]) -> Approval:
-    return flows.approval.ask_in_ui("the page", GateSection(approve="ask", approve_within_s=0.3, unanswered=unanswered))
+    section = GateSection(approve="ask", approve_within_s=0.3, unanswered=unanswered)
+    return flows.approval.UiQuestion(decision(), "project")("the page", section)
 
 
 @pytest.mark.parametrize(("person", "unanswered"), [(True, "reject"), (False, "accept")])
@@ -123,7 +125,7 @@ def test_an_answer_that_comes_just_before_the_resume_at_the_limit_counts(
     monkeypatch: pytest.MonkeyPatch, person: bool, unanswered: Literal["accept", "reject"]
 ) -> None:
     def somebody_was_quicker(run: UUID, run_input: dict[str, Any]) -> None:
-        resume_flow_run(run, run_input={"accept": person, "comment": "just in time"})
+        resume_flow_run(run, run_input={"answer": "accept" if person else "reject", "comment": "just in time"})
         with get_client(sync_client=True) as client:  # as Prefect's function does after it has seen the run paused
             assert client.resume_flow_run(run, run_input=run_input).status == SetStateStatus.ABORT
 
@@ -165,7 +167,7 @@ def test_a_stop_is_noticed_while_a_person_is_waited_for_and_the_next_run_asks_ag
     assert page.read_text().startswith("# Iteration 1: accept proposed")
     begin(load_config(config))
     assert not page.exists()  # an iteration that was begun again is not decided
-    with somebody({"accept": True, "comment": ""}):
+    with somebody({"answer": "accept", "comment": ""}):
         assert iterate(str(config))["decision"]["outcome"] == "accepted"
 
 
