@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlm_core import progress
@@ -101,27 +101,33 @@ def _sit(
     Args:
         ready: problems by id, ready to be judged.
     """
-    with ExitStack() as opened:
-        policy = None
-        if parts and not isinstance(examinee, Recited):
-            policy = opened.enter_context(device_policy(examinee.base, examinee.adapter))
+    if not parts:
+        return
+    with _answering(examinee) as answers_to:
         for part in parts:
             name = _shown(exam, examinee, part)
             started = time.monotonic()
-            if isinstance(examinee, Recited):
-                answers = [each for problem in part.problems for each in _recited(examinee, problem, exam.samples)]
-            else:
-                answers = sample_rollouts(policy, part.problems, part.section, part.seed, stage="evaluate", part=name)
+            answers = answers_to(part, name)
             sampled = time.monotonic()
             verdicts = judge_rollouts(answers, ready, exam.judging, stage="evaluate_verify", part=name)
-            yield (
-                part,
-                SatPart(
-                    answers=tuple(answers),
-                    verdicts=tuple(verdicts),
-                    sampling_s=sampled - started,
-                    duration_s=time.monotonic() - started,
-                ),
+            sat = SatPart(
+                answers=tuple(answers),
+                verdicts=tuple(verdicts),
+                sampling_s=sampled - started,
+                duration_s=time.monotonic() - started,
+            )
+            yield part, sat
+
+
+@contextmanager
+def _answering(examinee: Examinee) -> Iterator[Callable[[Part, str], list[Rollout]]]:
+    """What gives somebody's answers to a part, which goes by a name in progress reports."""
+    if isinstance(examinee, Recited):
+        yield lambda part, _: [each for problem in part.problems for each in _recited(examinee, problem, part)]
+    else:
+        with device_policy(examinee.base, examinee.adapter) as policy:
+            yield lambda part, name: sample_rollouts(
+                policy, part.problems, part.section, part.seed, stage="evaluate", part=name
             )
 
 
@@ -130,7 +136,7 @@ def _shown(exam: Exam, examinee: Examinee, part: Part) -> str:
     return f"{exam.name} {examinee.name[:8]} {part.number}"
 
 
-def _recited(examinee: Recited, problem: Problem, samples: int) -> list[Rollout]:
+def _recited(examinee: Recited, problem: Problem, part: Part) -> list[Rollout]:
     """The same answer, so many times. No tokens: no model wrote it."""
     text = _solution(problem) if examinee.recites == "reference" else _nothing(problem)
     return [
@@ -144,7 +150,7 @@ def _recited(examinee: Recited, problem: Problem, samples: int) -> list[Rollout]
             text=text,
             finish_reason="stop",
         )
-        for index in range(samples)
+        for index in range(part.section.group_size)
     ]
 
 

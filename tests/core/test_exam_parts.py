@@ -53,7 +53,7 @@ def test_problems_of_a_part_are_asked_alike() -> None:
 def order(make_config: MakeConfig, tmp_path: Path) -> Order:
     """Of an exam in three parts."""
     return order_exam(
-        load_config(make_config()), "base", tiny.write_problems(tmp_path / "suite.jsonl", PROBLEMS), samples=16
+        load_config(make_config()), "base", tiny.write_problems(tmp_path / "suite.jsonl", [*PROBLEMS]), samples=16
     )
 
 
