@@ -360,18 +360,11 @@ class EvaluateSection(Section):
 
     benchmark: str = "bank:benchmark"
     holdout: str = "bank:holdout"
-    samples: Positive = 2
-    """Answers per problem; by default 1 when `temperature` is 0, as all would be the same. More problems tell more than
-    more answers; docs/gate.md has what an exam can prove."""
+    samples: Positive = 1
+    """Answers per problem. More problems tell more than more answers; docs/gate.md has what an exam can prove."""
     temperature: Temperature = 0.7
     top_p: TopP = 1.0
     max_tokens: Tokens = 72
-
-    @model_validator(mode="before")
-    @classmethod
-    def _greedy_answers_once(cls, given: Any) -> Any:
-        greedy = isinstance(given, dict) and given.get("temperature") == 0
-        return {"samples": 1, **given} if greedy else given
 
 
 class GateSection(Section):
