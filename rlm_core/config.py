@@ -88,6 +88,8 @@ class GenerateSection(Section):
     choice: Literal["useful", "uniform"] = "useful"
     """What fills up: of the bank and of earlier problems those that are solved sometimes, by rlm_core/choice.py; or the
     bank alone, what was asked longest ago or never."""
+    prove_bank: bool = False
+    """Whether the problems of a file of yours are proved before they are trained on; see docs/your-problems.md."""
     domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS
     """Subjects that proposals rotate through."""
     solved_examples: Annotated[int, Field(ge=0, le=3)] = 2

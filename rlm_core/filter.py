@@ -10,6 +10,7 @@ from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.judging import open_bench
 from rlm_core.model.device import device_policy
 from rlm_core.problems import Problem
+from rlm_core.proposals.bank_proofs import BankProofs, Unproved, trusted
 from rlm_core.proposals.claims import Claims, with_reference_values
 from rlm_core.proposals.known import KnownProblems, repeats
 from rlm_core.proposals.majority import Ask, with_majority_solutions
@@ -63,13 +64,16 @@ def run(
     ask = _answers_of(learner, rollout, section.majority.answers, derive_seed(project_seed, iteration, "majority"))
     known = KnownProblems(groups)
     worth, hopeless = _worth_a_run(offered, known, section)
-    with open_prover(verify) as prover:
+    with open_prover(verify) as prover, open_prover(verify, patient=True) as patient:
+        unproved: Unproved = trusted
+        if generate.prove_bank and not generate.bank.startswith("bank:"):
+            unproved = BankProofs(Project(project).proofs, patient, section).unproved
         solved = with_majority_solutions(worth, ask, section.majority, prover.hasty)
         answered = [with_reference_values(proposal, prover.hasty) for proposal in solved.proposals]
-        problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover)
+        problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover, unproved)
         taken = {problem.id for problem in problems}
         left = [problem for problem in bank if problem.id not in taken]
-        spare, passed_over = filter_proposals([], left, reserve, known, section, prover)
+        spare, passed_over = filter_proposals([], left, reserve, known, section, prover, unproved)
     written_already = {rejection.proposal for rejection in rejections}
     rejections += [rejection for rejection in passed_over if rejection.proposal not in written_already]
     with open_bench(verify, [*problems, *spare]) as bench:
@@ -126,6 +130,7 @@ def filter_proposals(
     known: KnownProblems,
     section: FilterSection,
     prover: Prover,
+    unproved: Unproved = trusted,
 ) -> tuple[list[Problem], list[Rejection]]:
     """The iteration's problems: every proposal that passes all rules, then bank problems up to `wanted`.
 
@@ -136,6 +141,7 @@ def filter_proposals(
         bank: curated problems, and earlier ones, in the order in which they are to be used. They may come back in later
             iterations, so only likeness to the suites and to this batch counts against them.
         known: problems of earlier iterations (`corpus`), of the `bank` and of both suites.
+        unproved: what there is against one of those.
     """
     refusals: dict[int, Refusal] = {}
     for number in sorted(range(len(proposals)), key=lambda number: proposals[number].id):
@@ -149,7 +155,7 @@ def filter_proposals(
     for problem in bank:
         if len(problems) >= wanted:
             break
-        if refused := repeats(problem, known, others, section):
+        if refused := repeats(problem, known, others, section) or unproved(problem):
             rejections.append(_rejection(problem, refused))
         else:
             problems.append(problem)

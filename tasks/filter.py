@@ -15,9 +15,17 @@ _ANSWERING = [
 
 
 @stage_task(
-    version=9,
+    version=10,
     description="Proposals are checked; the bank fills up.",
-    reads=["filter", "generate.bank", "generate.choice", "generate.problems", "verify", *_ANSWERING],
+    reads=[
+        "filter",
+        "generate.bank",
+        "generate.choice",
+        "generate.problems",
+        "generate.prove_bank",
+        "verify",
+        *_ANSWERING,
+    ],
     ignores=["verify.workers", "verify.max_failed_share"],
 )
 def filter_problems(

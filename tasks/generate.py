@@ -12,7 +12,7 @@ from tasks.stage import stage_task
     version=6,
     description="Problems are invented by the model and composed of primitives.",
     reads=["generate", "verify.sandbox", "verify.limits", "verify.container"],
-    ignores=["generate.choice", "generate.problems"],
+    ignores=["generate.choice", "generate.problems", "generate.prove_bank"],
 )
 def generate(
     directory: str,

@@ -12,7 +12,7 @@ from rlm_core.proposals.outcomes import Unknown, outcomes
 from rlm_core.proposals.seen import variations
 from rlm_core.proposals.slips import numbers_in, slips
 from rlm_core.records import Refusal
-from rlm_core.sandbox import Sandbox
+from rlm_core.sandbox import Limits, Sandbox
 from rlm_core.verifiers.cases import Value, encoder_for, judge_cases, passes
 from rlm_core.verifiers.judgement import Judgement
 from rlm_core.verifiers.trivial import best_trivial_share
@@ -34,9 +34,15 @@ _HASTY = {"case_s": 0.1, "load_s": 0.5}
 class Prover:
     """Sandboxes of different hash seeds and limits, each opened when it is first needed."""
 
-    def __init__(self, verify: VerifySection, stack: ExitStack) -> None:
+    def __init__(self, verify: VerifySection, stack: ExitStack, patient: bool = False) -> None:
+        """See `open_prover`."""
         self._verify = verify
         self._stack = stack
+        self._patient = patient
+
+    @property
+    def limits(self) -> Limits:
+        return self._verify.limits
 
     @cached_property
     def sandbox(self) -> Sandbox:
@@ -50,7 +56,8 @@ class Prover:
 
     @cached_property
     def _others(self) -> list[Sandbox]:
-        return [self._opened_hastily(seed) for seed in _HASH_SEEDS[1:]]
+        opened = self._opened if self._patient else self._opened_hastily
+        return [opened(seed) for seed in _HASH_SEEDS[1:]]
 
     def _opened_hastily(self, seed: int) -> Sandbox:
         limits = self._verify.limits
@@ -82,14 +89,14 @@ class Prover:
         cases = problem.cases
         used_s = []
         for sandbox, order in (
-            (self.hasty, cases),
+            (self.sandbox if self._patient else self.hasty, cases),
             *zip(self._others, (cases[::-1], cases[1::2] + cases[::2]), strict=True),
         ):
             judgement = judge_cases(sandbox, str(problem.reference), problem.model_copy(update={"cases": order}))
             used_s.append(judgement.usage.cpu_s)
             if judgement.status != "passed":
-                return _not_passed(judgement, order is cases)
-        if min(used_s) > _SLOWEST_S:
+                return _not_passed(judgement, order is cases, self._patient)
+        if min(used_s) > _SLOWEST_S and not self._patient:
             return _slow(min(used_s))
         return None
 
@@ -147,9 +154,9 @@ class Prover:
         )
 
 
-def _not_passed(judgement: Judgement, in_order: bool) -> Refusal:
+def _not_passed(judgement: Judgement, in_order: bool, patient: bool) -> Refusal:
     """Why a solution that does not pass is none."""
-    if _late(judgement) and any(case.outcome == "timeout" for case in judgement.cases):
+    if _late(judgement) and not patient:
         return _slow(judgement.usage.cpu_s)
     if in_order:
         reason = f"its own solution fails: {judgement.reason}"
@@ -179,7 +186,11 @@ def _too_easily_guessed(problem: Problem, tried: int, most: float) -> Refusal | 
 
 
 @contextmanager
-def open_prover(verify: VerifySection) -> Iterator[Prover]:
-    """A prover; its sandboxes are closed at the end. What it is asked raises SandboxUnavailable when there are none."""
+def open_prover(verify: VerifySection, patient: bool = False) -> Iterator[Prover]:
+    """A prover; its sandboxes are closed at the end. What it is asked raises SandboxUnavailable when there are none.
+
+    Args:
+        patient: whether a solution may take as long as an answer may; else it has to be quick.
+    """
     with ExitStack() as stack:
-        yield Prover(verify, stack)
+        yield Prover(verify, stack, patient)

@@ -23,6 +23,11 @@ class Project:
         return self.root / "ledger.backup.sqlite"
 
     @property
+    def proofs(self) -> Path:
+        """What was proved of the problems of a bank; see proposals/bank_proofs.py."""
+        return self.root / "proofs.json"
+
+    @property
     def runs(self) -> Path:
         """Where the directories of the iterations are."""
         return self.root / "runs"

@@ -491,6 +491,49 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
     ]
 
 
+def test_a_bank_of_one_s_own_is_proved_and_each_problem_but_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, *_ = bank(4)
+    wrong = bank(4)[1].model_copy(update={"reference": "def bank1(n):\n    return n\n"})
+    without = bank(4)[2].model_copy(update={"reference": None})
+    few = bank(4)[3].model_copy(update={"cases": bank(4)[3].cases[:4]})
+    path = str(write_jsonl(tmp_path / "bank.jsonl", [right, wrong, without, few]))
+    generate = GenerateSection(problems=4, bank=path, prove_bank=True)
+    proved: list[str] = []
+    refusal_of = Prover.refusal
+
+    def counted(self: Prover, problem: Problem, section: FilterSection) -> Any:
+        proved.append(problem.entry_point)
+        return refusal_of(self, problem, section)
+
+    monkeypatch.setattr(Prover, "refusal", counted)
+    for _ in range(2):
+        result = run_stage(tmp_path, [], generate)
+        kept = list(read_jsonl(Path(result.files["problems"].path), Problem))
+        rejections = list(read_jsonl(Path(result.files["rejections"].path), Rejection))
+        assert [problem.entry_point for problem in kept] == ["bank0"]
+        assert sorted((each.rule, each.value, each.limit) for each in rejections) == [
+            ("min_cases", 4, 5),
+            ("reference", 0.0, 1.0),
+            ("reference", 0.0, 1.0),
+        ]
+    assert sorted(proved) == ["bank0", "bank1", "bank2"]
+    (tmp_path / "project" / "proofs.json").write_text("{")
+    run_stage(tmp_path, [], generate)
+    assert len(proved) == 6
+    trusted = run_stage(tmp_path, [], generate.model_copy(update={"prove_bank": False}))
+    assert trusted.figures["problems"] == 4
+
+
+def test_a_slow_solution_of_a_person_s_problem_is_proved_with_patience() -> None:
+    slow = "def f(n):\n    for _ in range(2_000_000):\n        pass\n    return n * 2 + 1\n"
+    cases = [{"input": [n], "expected": 2 * n + 1} for n in range(5)]
+    problem = good(entry_point="f", reference=slow, cases=cases)
+    with open_prover(VerifySection(), patient=True) as prover:
+        assert prover.refusal(problem, SECTION) is None
+
+
 def test_what_is_passed_over_for_the_reserve_is_written_too_and_nothing_twice(tmp_path: Path) -> None:
     """Of five problems the first and the third are in an exam; one is asked, and two are held in reserve."""
     path = write_jsonl(tmp_path / "bank.jsonl", bank(5))
