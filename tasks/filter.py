@@ -15,7 +15,7 @@ _ANSWERING = [
 
 
 @stage_task(
-    version=10,
+    version=11,
     description="Proposals are checked; the bank fills up.",
     reads=[
         "filter",

@@ -1,51 +1,102 @@
 """Problems that ask for the same in other words: the solution of one passes every case of the other."""
 
-from collections.abc import Iterable, Sequence
+import ast
+from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import JsonValue
 
-from rlm_core.problems import Cases, Problem
-from rlm_core.proposals.outcomes import Unknown, outcomes
+from rlm_core.problems import Case, Cases, Problem, Pytest, parts
+from rlm_core.proposals.outcomes import Outcome, Unknown, outcomes
 from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import encoder_for, passes
 
+_CALLED = """
+def called(source, name, arguments):
+    space = {"__name__": "main"}
+    exec(source, space)
+    return space[name](*arguments)
+"""
+
 
 def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Problem | None:
-    """The first of `others` whose every case the reference of `problem` passes, or None.
+    """One of `others` that is the same as `problem` by what their references do, or None.
 
-    Only problems that are judged by cases and take arguments of the same types are looked at. Without a reference
-    nothing is known. A case on which the reference is late, or loses its process, tells nothing: where most of the
-    others are passed and none is failed, the two are twins.
+    The reference of `problem` passes every case of it. Only problems that take arguments of the same types are looked
+    at. Of a problem that is judged by tests it is the other way round, as they cannot be run so often: its own
+    reference passes every case of `problem`. Without a reference nothing is known.
+
+    A case on which a reference is late, or loses its process, tells nothing: where most of the others are passed and
+    none is failed, the two are twins.
 
     Raises:
         InfrastructureFault: the sandbox failed, twice.
     """
     if problem.reference is None:
         return None
-    own = _shapes(problem)
+    own, others = _shapes(problem), list(others)
     alike = [other for other in others if isinstance(other.verifier, Cases) and own & _shapes(other)]
-    unknown = [0] * len(alike)
-    left = list(range(len(alike)))
-    for number in range(max((len(other.cases) for other in alike), default=0)):
-        # One case of each at a time: the first tells most of them apart, and what is told apart is run no more.
-        asked = [i for i in left if number < len(alike[i].cases)]
-        found = _passed(problem, [alike[i] for i in asked], number, sandbox)
+    if found := _first_passed(alike, lambda other: other.cases, lambda asked: _own_outcomes(problem, asked, sandbox)):
+        return found
+    tested = [other for other in others if any(isinstance(part, Pytest) for part in parts(other.verifier))]
+    named = {other.id: name for other in tested if (name := _function_of(other))}
+    return _first_passed(
+        [other for other in tested if other.id in named],
+        lambda _: problem.cases,
+        lambda asked: [
+            _passed(case, outcome, problem, sandbox)
+            for (_, case), outcome in zip(asked, _their_outcomes(asked, named, sandbox), strict=True)
+        ],
+    )
+
+
+_Asked = Sequence[tuple[Problem, Case]]
+
+
+def _first_passed(
+    others: Sequence[Problem],
+    cases_of: Callable[[Problem], Sequence[Case]],
+    run: Callable[[_Asked], list[bool | None]],
+) -> Problem | None:
+    """The first of the others with which every case is passed; `run` says None where it is not known.
+
+    One case with each at a time: the first tells most of them apart, and what is told apart is run no more.
+    """
+    unknown = [0] * len(others)
+    left = list(range(len(others)))
+    for number in range(max((len(cases_of(other)) for other in others), default=0)):
+        asked = [i for i in left if number < len(cases_of(others[i]))]
+        found = run([(others[i], cases_of(others[i])[number]) for i in asked])
         for i, passed in zip(asked, found, strict=True):
             unknown[i] += passed is None
         failed = {i for i, passed in zip(asked, found, strict=True) if passed is False}
-        left = [i for i in left if i not in failed and 2 * unknown[i] < len(alike[i].cases)]
-    return alike[left[0]] if left else None
+        left = [i for i in left if i not in failed and 2 * unknown[i] < len(cases_of(others[i]))]
+    return others[left[0]] if left else None
 
 
-def _passed(problem: Problem, others: Sequence[Problem], number: int, sandbox: Sandbox) -> list[bool | None]:
-    """Whether the reference passes this case of each of the others; None where that is not known."""
-    cases = [other.cases[number] for other in others]
-    found = outcomes(sandbox, str(problem.reference), problem.entry_point, [case.input for case in cases])
-    encoder = encoder_for(sandbox.limits)
-    return [
-        None if isinstance(outcome, Unknown) else passes(case, outcome, other, encoder)
-        for case, outcome, other in zip(cases, found, others, strict=True)
-    ]
+def _own_outcomes(problem: Problem, asked: _Asked, sandbox: Sandbox) -> list[bool | None]:
+    """Whether the problem's reference passes cases of others."""
+    found = outcomes(sandbox, str(problem.reference), problem.entry_point, [case.input for _, case in asked])
+    return [_passed(case, outcome, other, sandbox) for (other, case), outcome in zip(asked, found, strict=True)]
+
+
+def _their_outcomes(asked: _Asked, named: dict[str, str], sandbox: Sandbox) -> list[Outcome]:
+    """What the references of others give for cases of the problem."""
+    inputs: list[list[JsonValue]] = [[other.reference, named[other.id], case.input] for other, case in asked]
+    return outcomes(sandbox, _CALLED, "called", inputs)
+
+
+def _passed(case: Case, outcome: Outcome, problem: Problem, sandbox: Sandbox) -> bool | None:
+    return None if isinstance(outcome, Unknown) else passes(case, outcome, problem, encoder_for(sandbox.limits))
+
+
+def _function_of(problem: Problem) -> str | None:
+    """The function that a reference is about: of its entry point's name, or the only one; None where that is open."""
+    try:
+        body = ast.parse(problem.reference or "").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    return problem.entry_point if problem.entry_point in names else names[0] if len(names) == 1 else None
 
 
 def _shapes(problem: Problem) -> set[str]:

@@ -127,6 +127,38 @@ def test_what_is_late_tells_nothing_and_the_other_cases_decide(sandbox: Sandbox)
     assert twin(proposal, [exam(late, late, *EXAM["cases"])], sandbox) is None
 
 
+def by_tests(reference: str, name: str = "largest") -> Problem:
+    """An exam's problem that is judged by tests."""
+    tests = {"kind": "pytest", "tests": f"from main import {name}\n\ndef test(): assert {name}([1, 5]) == 5\n"}
+    content = {key: value for key, value in EXAM.items() if key != "cases"}
+    return Problem.model_validate(content | {"entry_point": name, "verifier": tests, "reference": reference})
+
+
+LARGEST = (
+    "def largest(numbers):\n    found = numbers[0]\n    for n in numbers:\n        found = n if n > found else found\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_twin"),
+    [
+        (by_tests(LARGEST + "    return found\n"), True),
+        (by_tests(LARGEST + "    return found\n").model_copy(update={"entry_point": "answer"}), True),
+        (by_tests(LARGEST + "    return found + 1\n"), False),
+        (by_tests(LARGEST + "    return found if found < 10 else 10\n"), False),
+        (by_tests("def largest(numbers, more):\n    return max(numbers)\n"), False),
+        (by_tests("class Largest:\n    pass\n"), False),
+        (by_tests("import os\ndef largest(numbers):\n    os._exit(1)\n"), False),
+    ],
+    ids=["same", "the-only-function", "another", "another-at-last", "more-arguments", "a-class", "ends-its-process"],
+)
+def test_of_a_problem_with_tests_it_is_its_own_solution_that_passes_the_proposal_s_cases(
+    sandbox: Sandbox, other: Problem, is_twin: bool
+) -> None:
+    twins = [by_tests("def largest(numbers):\n    return min(numbers)\n"), other]
+    assert twin(PROPOSAL, twins, sandbox) == (other if is_twin else None)
+
+
 def test_a_difference_in_the_last_of_many_cases_is_seen(sandbox: Sandbox) -> None:
     cases = [{"input": [[n, -n]], "expected": n} for n in range(1, 9)]
     assert twin(PROPOSAL, [exam(*cases)], sandbox) == exam(*cases)
