@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.config import AdapterSection, RolloutSection
+from rlm_core.config import AdapterSection
 from rlm_core.errors import AdapterError, InfrastructureFault, ModelError
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.decoding import Request
@@ -19,7 +19,6 @@ from rlm_core.model.loading import load_policy
 from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.records import AdapterRef
-from rlm_core.rollout import sample_rollouts
 from tests import tiny
 
 LORA = AdapterSection(rank=4, scale=3.0, modules=("self_attn.q_proj", "mlp.down_proj"))
@@ -185,16 +184,6 @@ def test_a_model_that_does_not_exist_is_one_clear_error(base: str) -> None:
 def test_a_directory_that_is_no_model_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         load_policy(str(tmp_path))
-
-
-def test_rollouts_keep_prompt_tokens_seed_and_group(policy: Policy) -> None:
-    """Token ids, log-probabilities, seed, chat template."""
-    problems = tiny.problems(2)
-    rollouts = sample_rollouts(policy, problems, RolloutSection(group_size=3, max_tokens=8), seed=1)
-    assert [(r.problem_id, r.index) for r in rollouts] == [(p.id, i) for p in problems for i in range(3)]
-    assert len({r.seed for r in rollouts}) == 6
-    assert all(len(r.tokens) == len(r.logprobs) <= 8 for r in rollouts)
-    assert policy.tokenizer.decode(list(rollouts[0].prompt_tokens)).startswith("<|start|>user\nWrite a Python function")
 
 
 @pytest.mark.parametrize(
