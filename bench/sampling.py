@@ -50,7 +50,7 @@ class Groups:
         verdicts = judge_rollouts(rollouts, {problem.id: problem for problem in lacking}, VERIFY)
         with self._path.open("a") as file:
             for problem in lacking:
-                judged = [v for v in verdicts if v.problem_id == problem.id and v.status != "infrastructure"]
+                judged = [v for v in verdicts if v.problem_id == problem.id and v.judged]
                 group = Try(iteration=iteration, rollouts=len(judged), passed=sum(v.passed for v in judged))
                 self._passed[iteration, problem.id] = group
                 row = {"iteration": iteration, "problem": problem.id, "group": group.model_dump()}

@@ -50,4 +50,12 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
         rollouts, verdicts = stages.rollout_and_verify(problems)
         trained = stages.train(rollouts, verdicts)
         exams = stages.evaluate(trained)
-        return stages.gate([proposals, mutants, problems], rollouts, verdicts, trained, exams)
+        return stages.gate(
+            generated=proposals,
+            mutated=mutants,
+            filtered=problems,
+            rollouts=rollouts,
+            verdicts=verdicts,
+            trained=trained,
+            exams=exams,
+        )

@@ -23,7 +23,7 @@ from tasks.gate import conclude, gate
 from tasks.generate import generate
 from tasks.mutate import mutate
 from tasks.rollout import rollout
-from tasks.stage import Result, placed, results_of
+from tasks.stage import Result, iteration_results_of, placed, results_of
 from tasks.train import train
 from tasks.verify import verify
 
@@ -122,13 +122,16 @@ class Stages:
         common = self._common(self._config.prefect.evaluate_timeout_s, reads=[suite], judges=True)
         return self._task(evaluate, f"{who} sits the {kind}")(**common | order.parameters())
 
-    def gate(
-        self, made: list[Result], rollouts: list[Result], verdicts: list[Result], trained: Result, exams: list[Result]
-    ) -> Result:
-        """Decide, ask a person where the config says so, and commit."""
-        proposed, page = gate(self._it, self._config, trained, exams)
+    def gate(self, **stages: Result | list[Result]) -> Result:
+        """Decide, ask a person where the config says so, and commit.
+
+        Args:
+            stages: what the others returned, called as in `IterationResults`.
+        """
+        results = iteration_results_of(stages, self._it.directory)
+        proposed, page = gate(self._it, self._config, results)
         decision = approved(proposed, page, self._config.gate, UiQuestion(proposed, self._it.project))
-        return conclude(self._it, self._config, decision, made, rollouts, verdicts, trained, exams)
+        return conclude(self._it, self._config, decision, results)
 
     def _task(self, stage: Task[..., Result], run_name: str | None = None) -> Task[..., Result]:
         name = f"iteration {self._it.number} · {run_name or stage.name}"

@@ -19,6 +19,7 @@ from rlm_core.pages.gate_page import SuiteShown, page
 from rlm_core.records import (
     ExamReport,
     GateDecision,
+    IterationResults,
     Lineage,
     PastScores,
     Record,
@@ -115,44 +116,31 @@ def explain(iteration: Iteration, config: Config, decision: GateDecision, traine
     return text
 
 
-def finish(
-    iteration: Iteration,
-    config: Config,
-    decision: GateDecision,
-    made: Sequence[StageResult],
-    rollouts: Sequence[StageResult],
-    verdicts: Sequence[StageResult],
-    trained: StageResult,
-    exams: Sequence[StageResult],
-) -> Summary:
-    """Write decision and summary, and commit them to the ledger in one transaction.
-
-    Args:
-        made: results of generate, mutate and filter, the last one holding the iteration's problems.
-    """
-    run = Run(Path(iteration.directory))
-    sampled = list(_all(rollouts, "rollouts", Rollout))
+def finish(iteration: Iteration, config: Config, decision: GateDecision, results: IterationResults) -> Summary:
+    """Write decision and summary, and commit them to the ledger in one transaction."""
+    project, run = Project(Path(iteration.project)), Run(Path(iteration.directory))
+    sampled = list(_all(results.rollouts, "rollouts", Rollout))
     problems = asked_problems(run, sampled)
-    judged = list(_all(verdicts, "verdicts", Verdict))
+    judged = list(_all(results.verdicts, "verdicts", Verdict))
     summary = summarise(
         iteration.number,
         iteration.learner.name,
         problems,
-        list(_all(made, "rejections", Rejection)),
+        list(_all(results.made, "rejections", Rejection)),
         sampled,
         judged,
-        read_record(Path(trained.files["report"].path), TrainReport),
-        float(np.sum([result.figures["seconds"] for result in rollouts])),
+        read_record(Path(results.trained.files["report"].path), TrainReport),
+        float(np.sum([result.figures["seconds"] for result in results.rollouts])),
         time.monotonic() - iteration.started,
-        _stage_seconds(made, rollouts, verdicts, trained, exams),
-        Inventions.of(made),
-        len(problems) - int(str(made[-1].figures["problems"])),
+        results.stage_seconds(),
+        Inventions.of(results.made),
+        len(problems) - int(str(results.filtered.figures["problems"])),
     )
-    _remove_other_shards(run, rollouts, verdicts)
+    _remove_other_shards(run, results)
     write_jsonl(run.problem_metrics, problem_metrics(problems, sampled, judged))
     write_record(run.summary, summary)
     write_record(run.decision, decision)
-    with open_ledger(Project(Path(iteration.project)).ledger) as ledger:
+    with open_ledger(project.ledger) as ledger:
         ledger.commit(
             decision,
             config.gate.ema_weight,
@@ -162,7 +150,7 @@ def finish(
             config.gate.infer_staleness,
         )
     if decision.accepted:
-        back_up(Project(Path(iteration.project)))
+        back_up(project)
     run.remove_unfinished()
     return summary
 
@@ -195,25 +183,14 @@ def _past(iteration: Iteration, benchmark: ExamPair) -> PastScores:
         return ledger.past_scores(benchmark.incumbent.suite_digest)
 
 
-def _remove_other_shards(run: Run, rollouts: Sequence[StageResult], verdicts: Sequence[StageResult]) -> None:
+def _remove_other_shards(run: Run, results: IterationResults) -> None:
     """Delete what a try with other settings left: who reads the directory later would take it for a part of this."""
-    for name, directory, results in (("rollouts", run.rollouts, rollouts), ("verdicts", run.verdicts, verdicts)):
-        own = {Path(result.files[name].path).name for result in results}
+    shards = (("rollouts", run.rollouts, results.rollouts), ("verdicts", run.verdicts, results.verdicts))
+    for name, directory, written in shards:
+        own = {Path(result.files[name].path).name for result in written}
         for path in directory.glob("*.jsonl"):
             if path.name not in own:
                 path.unlink()
-
-
-def _stage_seconds(
-    made: Sequence[StageResult],
-    rollouts: Sequence[StageResult],
-    verdicts: Sequence[StageResult],
-    trained: StageResult,
-    exams: Sequence[StageResult],
-) -> dict[str, float]:
-    parts = zip(("generate", "mutate", "filter"), ([result] for result in made), strict=True)
-    stages = dict(parts) | {"rollout": rollouts, "verify": verdicts, "train": [trained], "evaluate": exams}
-    return {stage: sum(result.seconds for result in results) for stage, results in stages.items()}
 
 
 def _all(results: Sequence[StageResult], name: str, kind: type[RecordT]) -> Iterator[RecordT]:

@@ -117,8 +117,8 @@ def begin(config: Config) -> Iteration:
     check_trainable(config.model.base, lineage.learner, config.train.adapter)
     run = Run(project.run(number))
     remove_partial_files(project.root)
-    for other in set(project.runs.glob("*")) - {run.directory}:
-        Run(other).remove_unfinished()  # of an iteration that was killed after its commit
+    for other in set(project.all_runs()) - {run}:
+        other.remove_unfinished()  # of an iteration that was killed after its commit
     for left in (run.decision, run.gate_page):  # by a gate that was stopped before its commit
         left.unlink(missing_ok=True)
     write_json(run.config, config.dump())

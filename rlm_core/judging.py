@@ -105,7 +105,7 @@ def _judge_lost_ones_again(
     """
     judged = list(verdicts)
     for pause in _PAUSES_S:
-        lost = [number for number, verdict in enumerate(judged) if verdict.status == "infrastructure"]
+        lost = [number for number, verdict in enumerate(judged) if not verdict.judged]
         if not lost:
             break
         reason = judged[lost[0]].reason
@@ -114,7 +114,7 @@ def _judge_lost_ones_again(
         for number in lost:
             progress.check(stage)
             judged[number] = judge_one(rollouts[number])
-            if judged[number].status == "infrastructure":
+            if not judged[number].judged:
                 break
     return judged
 

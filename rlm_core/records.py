@@ -68,6 +68,39 @@ class StageResult(Record):
         return self.model_copy(update={"files": files})
 
 
+class IterationResults(Record):
+    """What the stages of an iteration came to, up to its gate."""
+
+    generated: StageResult
+    mutated: StageResult
+    filtered: StageResult
+    """With the iteration's problems."""
+    rollouts: tuple[StageResult, ...]
+    """Of each shard, as are those of the verdicts."""
+    verdicts: tuple[StageResult, ...]
+    trained: StageResult
+    exams: tuple[StageResult, ...]
+    """Empty when there is no candidate."""
+
+    @property
+    def made(self) -> tuple[StageResult, ...]:
+        """Of the stages that make problems."""
+        return (self.generated, self.mutated, self.filtered)
+
+    def stage_seconds(self) -> dict[str, float]:
+        """How long each stage took, all its shards or exams together."""
+        stages = {
+            "generate": (self.generated,),
+            "mutate": (self.mutated,),
+            "filter": (self.filtered,),
+            "rollout": self.rollouts,
+            "verify": self.verdicts,
+            "train": (self.trained,),
+            "evaluate": self.exams,
+        }
+        return {stage: sum(result.seconds for result in results) for stage, results in stages.items()}
+
+
 class Refusal(Record):
     """Why a proposal does not become a problem."""
 
@@ -106,6 +139,11 @@ class Rollout(Record):
     text: str
     finish_reason: Literal["stop", "code", "length"]
     """An end token; a whole block of code, after which nothing counts; or the limit on tokens, which cut it off."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the limit on tokens cut it off."""
+        return self.finish_reason == "length"
 
     @property
     def id(self) -> str:
@@ -163,6 +201,11 @@ class Verdict(Record):
     score: Share = 0.0
     """1 when it passed; else how much was right: the share of passed cases, or what the verifier gives."""
     reward: float = 0.0
+
+    @property
+    def judged(self) -> bool:
+        """Whether it says anything about the answer: the machinery did not fail."""
+        return self.status != "infrastructure"
 
     @property
     def passed(self) -> bool:
@@ -356,3 +399,7 @@ class GateDecision(Record):
     @property
     def accepted(self) -> bool:
         return self.outcome == "accepted"
+
+    @property
+    def rejected(self) -> bool:
+        return self.outcome == "rejected"

@@ -45,7 +45,7 @@ def run(
         figures={
             "rollouts": len(rollouts),
             "tokens": sum(len(rollout.tokens) for rollout in rollouts),
-            "truncated": sum(rollout.finish_reason == "length" for rollout in rollouts),
+            "truncated": sum(rollout.truncated for rollout in rollouts),
             "seconds": seconds,
         },
     )

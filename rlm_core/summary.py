@@ -86,7 +86,7 @@ def summarise(
     replacements: int = 0,
 ) -> Summary:
     """The figures of a whole iteration."""
-    judged = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
+    judged = [verdict for verdict in verdicts if verdict.judged]
     tokens = sum(len(rollout.tokens) for rollout in rollouts)
     passed = sum(verdict.passed for verdict in judged)
     return Summary(
@@ -102,7 +102,7 @@ def summarise(
         reward_mean=_mean([verdict.reward for verdict in judged]),
         rollout_tokens=tokens,
         rollout_tokens_per_s=tokens / max(rollout_s, 1e-9),
-        truncated_share=_mean([rollout.finish_reason == "length" for rollout in rollouts]),
+        truncated_share=_mean([rollout.truncated for rollout in rollouts]),
         sandbox=sandbox_used(verdicts),
         verify_latency=_latency([verdict.latency_s for verdict in judged]),
         trained_steps=trained.steps,
@@ -152,7 +152,7 @@ def outcomes(
     passed_ids = {verdict.rollout_id for verdict in verdicts if verdict.passed}
     shortest: dict[str, Rollout] = {}
     for rollout in sorted(rollouts, key=lambda rollout: len(rollout.tokens)):
-        if rollout.id in passed_ids and rollout.finish_reason != "length":
+        if rollout.id in passed_ids and not rollout.truncated:
             shortest.setdefault(rollout.problem_id, rollout)
     result = []
     for problem in problems:
@@ -172,7 +172,7 @@ def outcomes(
 def _by_problem(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     grouped: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
-        if verdict.status != "infrastructure":
+        if verdict.judged:
             grouped[verdict.problem_id].append(verdict)
     return grouped
 

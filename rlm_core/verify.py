@@ -22,7 +22,7 @@ def run(directory: Path, problems: FileRef, rollouts: FileRef, section: VerifySe
         figures={
             "verdicts": len(verdicts),
             "passed": sum(verdict.passed for verdict in verdicts),
-            "infrastructure_faults": sum(verdict.status == "infrastructure" for verdict in verdicts),
+            "infrastructure_faults": sum(not verdict.judged for verdict in verdicts),
             "reward": sum(verdict.reward for verdict in verdicts),
             "useful_groups": useful_groups(verdicts),
             "latency_s": [verdict.latency_s for verdict in verdicts],
@@ -35,7 +35,7 @@ def useful_groups(verdicts: Sequence[Verdict]) -> int:
     """Problems whose answers were not all paid the same, so that there is something to learn from them."""
     rewards: dict[str, set[float]] = {}
     for verdict in verdicts:
-        if verdict.status != "infrastructure":
+        if verdict.judged:
             rewards.setdefault(verdict.problem_id, set()).add(verdict.reward)
     return sum(len(different) > 1 for different in rewards.values())
 
@@ -46,7 +46,7 @@ def require_few_faults(verdicts: Sequence[Verdict], max_failed_share: float) -> 
     Raises:
         StageFailed: with the first fault's reason.
     """
-    faults = [verdict for verdict in verdicts if verdict.status == "infrastructure"]
+    faults = [verdict for verdict in verdicts if not verdict.judged]
     if len(faults) > max_failed_share * len(verdicts):
         raise StageFailed(
             f"verify: {len(faults)} of {len(verdicts)} rollouts could not be judged, verify.max_failed_share allows "

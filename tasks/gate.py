@@ -8,14 +8,14 @@ from rlm_core.conclude import Exams, explain, finish, propose
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.pages.write import were_written
-from rlm_core.records import GateDecision, StageResult
+from rlm_core.records import GateDecision, IterationResults
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.prune import keep_newest
 from rlm_core.trackers import tell_trackers
 from tasks.events import tell
 from tasks.pages import publish, publish_ended, title_of
-from tasks.stage import Result, results_of
+from tasks.stage import Result
 
 
 @task(
@@ -24,9 +24,9 @@ from tasks.stage import Result, results_of
     description="The candidate is compared with the incumbent.",
     persist_result=False,
 )
-def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Result]) -> tuple[GateDecision, str]:
+def gate(iteration: Iteration, config: Config, results: IterationResults) -> tuple[GateDecision, str]:
     """The decision by the configured rule, and its page."""
-    decision, page = propose(iteration, config, _result(iteration, trained), _results(iteration, exams))
+    decision, page = propose(iteration, config, results.trained, results.exams)
     _show(iteration, page, decision)
     return decision, page
 
@@ -37,32 +37,14 @@ def gate(iteration: Iteration, config: Config, trained: Result, exams: list[Resu
     description="The decision goes to the ledger.",
     persist_result=False,
 )
-def conclude(
-    iteration: Iteration,
-    config: Config,
-    decision: GateDecision,
-    made: list[Result],
-    rollouts: list[Result],
-    verdicts: list[Result],
-    trained: Result,
-    exams: list[Result],
-) -> Result:
+def conclude(iteration: Iteration, config: Config, decision: GateDecision, results: IterationResults) -> Result:
     """Decision and summary, as JSON data."""
-    training, reports = _result(iteration, trained), _results(iteration, exams)
+    project = Project(Path(iteration.project))
     if decision.approval is not None:  # what a person answered is not on the page yet
-        _show(iteration, explain(iteration, config, decision, training, Exams(reports)), decision)
-    summary = finish(
-        iteration,
-        config,
-        decision,
-        _results(iteration, made),
-        _results(iteration, rollouts),
-        _results(iteration, verdicts),
-        training,
-        reports,
-    )
-    _tell_all(Project(Path(iteration.project)), decision, config)
-    keep_newest(Project(Path(iteration.project)), config.keep_iterations, get_run_logger().info)
+        _show(iteration, explain(iteration, config, decision, results.trained, Exams(results.exams)), decision)
+    summary = finish(iteration, config, decision, results)
+    _tell_all(project, decision, config)
+    keep_newest(project, config.keep_iterations, get_run_logger().info)
     return {"decision": decision.model_dump(mode="json"), "summary": summary.model_dump(mode="json")}
 
 
@@ -87,11 +69,3 @@ def _tell_all(project: Project, decision: GateDecision, config: Config) -> None:
     tell(decision.outcome, str(project.root), told)
     tell_trackers(config.trackers, project.root, decision.iteration, get_run_logger().warning)
     publish_ended(project.root, decision.iteration)
-
-
-def _result(iteration: Iteration, returned: Result) -> StageResult:
-    return results_of(returned, iteration.directory)
-
-
-def _results(iteration: Iteration, returned: list[Result]) -> list[StageResult]:
-    return [_result(iteration, each) for each in returned]

@@ -18,7 +18,7 @@ from rlm_core.config import PrefectSection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.iteration import Iteration
 from rlm_core.progress import time_limit
-from rlm_core.records import StageResult
+from rlm_core.records import IterationResults, StageResult
 from tasks.caching import RESULTS, StagePolicy
 from tasks.storage import ResultFiles
 
@@ -92,6 +92,15 @@ def _retries(section: PrefectSection) -> dict[str, Any]:
 def results_of(returned: Any, directory: str) -> StageResult:
     """The record of what a stage task of the iteration in this directory returned."""
     return StageResult.model_validate(returned).at(Path(directory))
+
+
+def iteration_results_of(returned: dict[str, Any], directory: str) -> IterationResults:
+    """The record of what all the stage tasks returned, those with shards or exams a list each."""
+
+    def read(what: Any) -> Any:
+        return [read(each) for each in what] if isinstance(what, list) else results_of(what, directory)
+
+    return IterationResults.model_validate({name: read(what) for name, what in returned.items()})
 
 
 def _worth_another_try(task: Any, task_run: Any, state: Any) -> bool:

@@ -11,6 +11,7 @@ from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl
 from rlm_core.records import ExamReport, Rollout, Verdict
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +34,8 @@ def answers_behind(project: Project, report: ExamReport) -> Answers:
     A report that was taken from the ledger has its answers in an earlier iteration's directory, or beside those of
     the exams that somebody ordered.
     """
-    kept_answers = [*project.runs.glob("*/exams/*.answers.jsonl"), *project.root.glob("exams/*.answers.jsonl")]
-    for path in sorted(kept_answers, reverse=True):
+    places = [*(run.exams for run in reversed(project.all_runs())), Run(project.root).exams]
+    for path in (path for place in places for path in sorted(place.glob("*.answers.jsonl"), reverse=True)):
         kept = path.with_name(path.name.replace(".answers.jsonl", ".json"))
         if _is(kept, report):
             return _read(path, path.with_name(path.name.replace(".answers.", ".verdicts.")))

@@ -132,7 +132,7 @@ def _samples(ended: Ended, texts: Mapping[str, str]) -> Iterator[str]:
     """The problems on which the answers differ most, with the best and the worst of them."""
     judged: dict[str, list[Verdict]] = {}
     for verdict in ended.verdicts:
-        if verdict.status != "infrastructure" and verdict.rollout_id in texts:
+        if verdict.judged and verdict.rollout_id in texts:
             judged.setdefault(verdict.problem_id, []).append(verdict)
     asked = [problem for problem in ended.problems if problem.id in judged]
     asked.sort(key=lambda problem: abs(_passed(judged[problem.id]) / len(judged[problem.id]) - 0.5))

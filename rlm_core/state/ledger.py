@@ -19,7 +19,6 @@ from rlm_core.state.corpus import CorpusAnswer, most_useful
 from rlm_core.state.migrations import SCHEMA_VERSION, migrate
 from rlm_core.state.moved import follow
 from rlm_core.state.project import Project
-from rlm_core.state.run import Run
 from rlm_core.usefulness import TriedProblem, Try, usefulness
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -330,7 +329,7 @@ class Ledger:
             self._bound_corpus(decision.iteration, corpus_size)
             if decision.candidate is not None:
                 self._add_candidate(decision, decision.candidate, ema_weight)
-            if decision.outcome == "rejected" and decision.learner != decision.incumbent:
+            if decision.rejected and decision.learner != decision.incumbent:
                 self._point("trainer", decision.iteration, "rejected", decision.incumbent)
             self._follow(decision.iteration, infer_staleness)
 
@@ -343,7 +342,7 @@ class Ledger:
         if decision.accepted:
             scores = self._scores_with(decision, ema_weight)
             self._point("accepted", decision.iteration, "accepted", candidate, scores)
-        if decision.outcome != "rejected":
+        if not decision.rejected:
             self._point("trainer", decision.iteration, decision.outcome, candidate)
 
     def _scores_with(self, decision: GateDecision, ema_weight: float) -> dict[str, Any]:
@@ -473,7 +472,7 @@ def _is_nothing(path: Path) -> bool:
 def _trace_of_a_ledger(root: Path) -> Path | None:
     """A file of the project that is there only when its ledger was."""
     project = Project(root)
-    traces = (project.ledger_backup, *(Run(path).decision for path in project.runs.glob("*")))
+    traces = (project.ledger_backup, *(run.decision for run in project.all_runs()))
     return next((path for path in traces if path.exists()), None)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +93,7 @@ def rebuild(project: Project) -> Rebuilt:
         if whole:
             temporary.write_bytes(project.ledger_backup.read_bytes())
         with open_ledger(temporary, anew=True) as ledger:
-            for run in _runs(project):
+            for run in _decided(project):
                 try:
                     _replay(ledger, run, adapters)
                 except RlmError as error:
@@ -145,11 +144,9 @@ def _with_adapters(decision: GateDecision, adapters: dict[str, AdapterRef]) -> G
     )
 
 
-def _runs(project: Project) -> Iterator[Run]:
-    """Directories of the iterations that were decided, oldest first."""
-    for path in sorted(project.runs.glob("*"), key=lambda path: (len(path.name), path.name)):
-        if (run := Run(path)).decision.is_file():
-            yield run
+def _decided(project: Project) -> list[Run]:
+    """The iterations that were decided, oldest first."""
+    return [run for run in project.all_runs() if run.decision.is_file()]
 
 
 def _is_whole(path: Path) -> bool:

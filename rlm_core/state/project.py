@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_core.state.lock import Holder, locked
+from rlm_core.state.run import Run
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Project:
     def run(self, iteration: int) -> Path:
         """The directory of an iteration's files; `Run` knows what they are called."""
         return self.runs / f"{iteration:04d}"
+
+    def all_runs(self) -> list[Run]:
+        """The iterations that have a directory, the first one first."""
+        return [Run(path) for path in sorted(self.runs.glob("*"), key=lambda path: (len(path.name), path.name))]
 
     @contextmanager
     def held(

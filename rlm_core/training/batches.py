@@ -105,7 +105,7 @@ def experience_from(
     grouped: dict[str, list[tuple[Rollout, Verdict]]] = defaultdict(list)
     for rollout in rollouts:
         verdict = by_rollout.get(rollout.id)
-        if verdict is not None and verdict.status != "infrastructure":
+        if verdict is not None and verdict.judged:
             grouped[rollout.problem_id].append((rollout, verdict))
     groups: list[list[Sample]] = []
     for members in grouped.values():

@@ -303,7 +303,7 @@ def _figures_of_samples(step: Sequence[MicroBatch]) -> dict[str, Any]:
         "reward_std": float(np.std(rewards)),
         "pass_rate": float(np.mean([sample.verdict.passed for sample in samples])),
         "answer_length_mean": float(np.mean(lengths)),
-        "truncated_share": float(np.mean([sample.rollout.finish_reason == "length" for sample in samples])),
+        "truncated_share": float(np.mean([sample.rollout.truncated for sample in samples])),
     }
 
 
