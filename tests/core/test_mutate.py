@@ -36,5 +36,5 @@ def test_without_a_use_for_it_the_model_is_not_loaded(tmp_path: Path, changes: d
     proposals = FileRef.of(write_jsonl(tmp_path / "proposals.jsonl", PARENTS))
     bank = tiny.write_problems(tmp_path / "bank.jsonl", PARENTS)
     nobody = PolicyRef(base=str(tmp_path / "no model"), fingerprint="f")
-    made = mutate.run(tmp_path, nobody, proposals, bank, 0, MutateSection(of_solutions=0, **changes), 1, 1)
+    made = mutate.run(tmp_path, nobody, proposals, bank, MutateSection(of_solutions=0, **changes), 1, 1)
     assert made.figures == {"problems": 0, "rejections": 0, "asked": 0}
