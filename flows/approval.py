@@ -5,7 +5,6 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 from uuid import UUID, uuid4
 
 from prefect import get_run_logger
@@ -29,11 +28,13 @@ _SLACK_S = 600
 
 
 class ApprovalForm(RunInput):
-    """The form. The answer has no default: a switch that nobody touched would be a refusal."""
+    """The form. The answer is typed: a switch that nobody touched says nothing, and a list in this dialog of Prefect's
+    older UI does not open."""
 
-    answer: Literal["accept", "reject"] = Field(
-        description="accept: the candidate becomes the incumbent. reject: it is thrown away, and training goes back to "
-        "the incumbent."
+    answer: str = Field(
+        pattern=r"^(accept|reject)$",
+        description="Type accept or reject. accept: the candidate becomes the incumbent. reject: it is thrown away, "
+        "and training goes back to the incumbent.",
     )
     comment: str = Field("", description="Is kept with the decision.")
 

@@ -13,7 +13,7 @@ from tasks.evaluate import evaluate
 from tasks.stage import results_of, unplaced
 
 
-@flow(name="exam")
+@flow(name="exam", flow_run_name="{policy} on {suite}")
 def exam(
     config: str = "configs/quick.yaml",
     policy: str = "incumbent",

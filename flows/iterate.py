@@ -22,6 +22,7 @@ from tasks.gate import catch_up
 
 @flow(
     name="iterate",
+    flow_run_name="{config}",  # until the project can be begun, and if it cannot
     task_runner=ThreadPoolTaskRunner(max_workers=4),  # type: ignore[arg-type]
     on_failure=[when_failed],
     on_crashed=[when_crashed],
@@ -41,7 +42,8 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
     require_trackers(settings.trackers)
     with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
         iteration = begin(settings)
-        name_this_run(f"{iteration.project_name} · iteration {iteration.number}")
+        name = f"{iteration.project_name} · iteration {iteration.number}"
+        name_this_run(name)
         catch_up(iteration, settings)
         stages = Stages(iteration, settings)
         proposals = stages.generate()
@@ -50,7 +52,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
         rollouts, verdicts = stages.rollout_and_verify(problems)
         trained = stages.train(rollouts, verdicts)
         exams = stages.evaluate(trained)
-        return stages.gate(
+        concluded = stages.gate(
             generated=proposals,
             mutated=mutants,
             filtered=problems,
@@ -59,3 +61,5 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
             trained=trained,
             exams=exams,
         )
+        name_this_run(f"{name} · {concluded['decision']['outcome']}")
+        return concluded

@@ -129,7 +129,10 @@ def test_a_failed_run_says_why_and_tells_automations(machine: Machine, make_conf
             machine.follow("prefect deployment run iterate/iterate", "--param", f"config={config}")
         )
         run = machine.wait_until_over(run_id)
-    assert run["state_name"] == "Failed"
+    assert (run["state_name"], run["name"]) == (
+        "Failed",
+        str(config),
+    )  # it has no iteration yet
     assert f"{project.root} is in use by process {os.getpid()} since" in run["state"]["message"]
     wait_for(lambda: len(machine.events("rlm.failed", str(project.root))) == 1)
     assert machine.events("rlm.failed", str(project.root))[0]["reason"] == run["state"]["message"]

@@ -47,10 +47,11 @@ def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeCo
             machine.wait_until_over(made[-1])
     assert [machine.run(run)["state_name"] for run in made] == ["Completed"] * len(made)
     with open_ledger(project.ledger, create=False) as ledger:
-        assert len(ledger.history()) == 4
+        entries = ledger.history()
+    assert len(entries) == 4
 
     names = {run["name"] for run in machine.runs("iterate")}
-    assert {f"project · iteration {number}" for number in range(1, 5)} <= names
+    assert {f"project · iteration {entry.number} · {entry.decision.outcome}" for entry in entries} <= names
     tasks = machine.ask("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [made[0]]}}})
     assert {"iteration 1 · rollout shard 1/3", "iteration 1 · candidate sits the holdout"} <= {t["name"] for t in tasks}
     wait_for(lambda: any(line.startswith("train (steps): ") for line in machine.logs(made[0])))
