@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rlm_core import progress
 from rlm_core.choice import longest_unasked_first, most_useful_first
 from rlm_core.config import FilterSection, GenerateSection, RolloutSection, VerifySection
 from rlm_core.errors import InfrastructureFault
@@ -117,7 +118,7 @@ def _answers_of(learner: PolicyRef, section: RolloutSection, count: int, seed: i
     def ask(problems: Sequence[Problem]) -> list[list[str]]:
         with device_policy(learner.base, learner.adapter) as policy:
             grouped = section.model_copy(update={"group_size": count})
-            texts = [rollout.text for rollout in sample_rollouts(policy, problems, grouped, seed, stage="filter")]
+            texts = [rollout.text for rollout in sample_rollouts(policy, problems, grouped, seed, stage="majority")]
         return [texts[start : start + count] for start in range(0, len(texts), count)]
 
     return ask
@@ -144,11 +145,12 @@ def filter_proposals(
         unproved: what there is against one of those.
     """
     refusals: dict[int, Refusal] = {}
-    for number in sorted(range(len(proposals)), key=lambda number: proposals[number].id):
+    for done, number in enumerate(sorted(range(len(proposals)), key=lambda number: proposals[number].id), 1):
         if refused := refusal(proposals[number], section, known, prover):
             refusals[number] = refused
         else:
             known.add("batch", proposals[number])
+        progress.report("filter", done, len(proposals))
     problems = [proposal for number, proposal in enumerate(proposals) if number not in refusals]
     rejections = [_rejection(proposals[number], refusals[number]) for number in sorted(refusals)]
     others = ["batch", *known.exams]

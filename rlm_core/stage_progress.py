@@ -12,7 +12,8 @@ from rlm_core.progress import Progress
 TITLES = {
     "generate": "generate (proposals)",
     "mutate": "mutate (variations)",
-    "filter": "filter (answers for a majority)",
+    "majority": "filter (answers for a majority)",
+    "filter": "filter (proposals)",
     "rollout": "rollout (answers)",
     "verify": "verify (answers)",
     "train": "train (steps)",
