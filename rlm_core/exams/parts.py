@@ -42,7 +42,7 @@ class SatPart(Record):
     @property
     def judged(self) -> bool:
         """Whether every answer was."""
-        return all(verdict.status != "infrastructure" for verdict in self.verdicts)
+        return all(verdict.judged for verdict in self.verdicts)
 
 
 def parts_of(exam: Exam) -> list[Part]:

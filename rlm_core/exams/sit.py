@@ -197,10 +197,10 @@ def report_on(
         pass_at_own_k=_at_own_k(exam.suite, {score.problem_id: score for score in scores}),
         problems=scores,
         tokens=sum(len(answer.tokens) for answer in answers),
-        truncated_share=sum(answer.finish_reason == "length" for answer in answers) / len(answers),
+        truncated_share=sum(answer.truncated for answer in answers) / len(answers),
         unusable_share=sum(verdict.unusable for verdict in verdicts) / len(answers),
         wrong_share=sum(verdict.status == "failed" and not verdict.unusable for verdict in verdicts) / len(answers),
-        infrastructure_faults=sum(verdict.status == "infrastructure" for verdict in verdicts),
+        infrastructure_faults=sum(not verdict.judged for verdict in verdicts),
         sandbox=sandbox_used(verdicts),
         code=code_version(),
         sampling_s=sampling_s,
@@ -209,7 +209,7 @@ def report_on(
 
 
 def _scores(problems: Sequence[Problem], verdicts: Sequence[Verdict]) -> tuple[ProblemScore, ...]:
-    judged = Counter(verdict.problem_id for verdict in verdicts if verdict.status != "infrastructure")
+    judged = Counter(verdict.problem_id for verdict in verdicts if verdict.judged)
     correct = Counter(verdict.problem_id for verdict in verdicts if verdict.passed)
     return tuple(
         ProblemScore(
