@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -q
 PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-iteration bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,6 +80,10 @@ bench-serve: setup ## how long clients of rlm serve wait, on a quiet machine and
 bench-train: setup ## trained tokens a second and memory, against mlx-lm and mlx-lm-lora
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python bench/train.py
+
+bench-iteration: setup ## a whole iteration, against the single-process loop that this project replaces. Half an hour
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python bench/iteration.py
 
 bench-problems: setup ## seconds to make, prove and filter 500 problems without the model
 	$(BIN)/python bench/problems.py
