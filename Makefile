@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -q
 PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow chaos test-all bench-verify bench-rollout bench-serve bench-train bench-iteration bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean
+.PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow test-ways chaos test-all bench-verify bench-rollout bench-serve bench-train bench-iteration bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,11 +62,15 @@ test-serving: setup ## rlm serve with OpenAI's client, and rollouts through it
 test-slow: setup ## with the real default model, and against other implementations and trackers where they are installed
 	$(PYTEST) -rs tests/slow
 
+test-ways: setup ## three iterations of the default model by the command, by a worker and with a Dask cluster: the same ledger
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dask]'
+	$(PYTEST) tests/ways
+
 chaos: setup ## kill -9 at 50 moments of an iteration, in each stage with the real model, of worker and server; memory over 20 iterations. Half an hour
 	$(PYTEST) -s tests/chaos
 	RLM_CHAOS_SERVED=$${RLM_CHAOS_SERVED:-8} $(PYTEST) -s tests/served/test_kills.py
 
-test-all: test test-docker test-runners test-served test-machines test-serving test-slow ## every tier
+test-all: test test-docker test-runners test-served test-machines test-serving test-slow test-ways ## every tier
 
 bench-verify: setup ## answers judged a second, against a fresh pytest process for each
 	$(BIN)/python bench/verify.py

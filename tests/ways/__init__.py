@@ -1,0 +1,1 @@
+"""The ways in which iterations are run, against each other."""
