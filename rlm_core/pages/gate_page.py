@@ -7,7 +7,7 @@ from rlm_core.approval import waits_for_answer
 from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.pages.exam_answers import Answers
-from rlm_core.pages.markdown import fenced, side_by_side, table, wrapped
+from rlm_core.pages.markdown import columns, fenced, side_by_side, wrapped
 from rlm_core.phrases import p_text
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, ProblemScore, SuiteComparison, TrainReport
 
@@ -41,7 +41,7 @@ def page(
     """The numbers, the problems gained and lost with answers side by side, and where the candidate comes from."""
     parts = [
         *heading(decision, "accept proposed" if waits_for_answer(decision, gate) else decision.outcome),
-        *([_numbers(suites, gate.confidence)] if suites else []),
+        *([columns({suite.name: _numbers(suite, gate.confidence) for suite in suites})] if suites else []),
         _origin(decision, gate, trained, train),
         *(_changes(suite) for suite in suites),
     ]
@@ -56,30 +56,29 @@ def heading(decision: GateDecision, outcome: str) -> list[str]:
     ]
 
 
-def _numbers(suites: Sequence[SuiteShown], confidence: float) -> str:
-    head = ["", "base", "incumbent", "candidate", "difference", f"{confidence:.0%} interval"]
-    head += ["p if no better", "p if no worse", "gained", "lost"]
-    rows = []
-    for suite in suites:
-        found, (low, high) = suite.comparison, suite.comparison.interval
-        worse = "–" if found.p_worse is None else p_text(found.p_worse)
-        answers = sum(problem.samples for problem in suite.base.problems)
-        base = sum(problem.correct for problem in suite.base.problems) / answers
-        rows.append(
-            [
-                f"{suite.name}, {len(suite.exams.incumbent.problems)} problems × {suite.exams.incumbent.k}",
-                f"{base:.3f}",
-                f"{found.incumbent:.3f}",
-                f"{found.candidate:.3f}",
-                f"{found.difference:+.3f}",
-                f"{low:+.3f} to {high:+.3f}",
-                p_text(found.p_value),
-                worse,
-                str(found.better),
-                str(found.worse),
-            ]
-        )
-    return table(head, rows)
+def compared(found: SuiteComparison, confidence: float) -> dict[str, str]:
+    """The numbers of one suite, by what they are called: a column of a page's table."""
+    low, high = found.interval
+    return {
+        "incumbent": f"{found.incumbent:.3f}",
+        "candidate": f"{found.candidate:.3f}",
+        "difference": f"{found.difference:+.3f}",
+        f"{confidence:.0%} interval": f"{low:+.3f} to {high:+.3f}",
+        "p if no better": p_text(found.p_value),
+        "p if no worse": "–" if found.p_worse is None else p_text(found.p_worse),
+        "problems gained": str(found.better),
+        "problems lost": str(found.worse),
+    }
+
+
+def _numbers(suite: SuiteShown, confidence: float) -> dict[str, str]:
+    answers = sum(problem.samples for problem in suite.base.problems)
+    base = sum(problem.correct for problem in suite.base.problems) / answers
+    return {
+        "problems × answers": f"{len(suite.exams.incumbent.problems)} × {suite.exams.incumbent.k}",
+        "base": f"{base:.3f}",
+        **compared(suite.comparison, confidence),
+    }
 
 
 def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, train: TrainSection) -> str:

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 _COLUMN = 56
@@ -13,6 +13,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table. Bars within a cell are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+
+
+def columns(of: Mapping[str, Mapping[str, str]]) -> str:
+    """A table with a column of each of these, which all have the same rows: it stays narrow however many they are."""
+    names = list(next(iter(of.values()), {}))
+    return table(["", *of], [[name, *(column[name] for column in of.values())] for name in names])
 
 
 def fenced(text: str) -> str:

@@ -10,7 +10,7 @@ from rlm_core.files import write_jsonl, write_record
 from rlm_core.gate import decide, nothing_learnt
 from rlm_core.pages.exam_answers import Answers, GivenAnswer, answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page
-from rlm_core.pages.markdown import side_by_side
+from rlm_core.pages.markdown import columns, side_by_side
 from rlm_core.records import AdapterRef, ExamReport, Lineage, PastScores, Rollout, TrainReport, Verdict
 from rlm_core.state.project import Project
 from tests.samples.exam_reports import pair, report
@@ -49,14 +49,28 @@ def shown(
 def test_the_page_has_the_numbers_and_the_origin() -> None:
     text, _ = shown()
     assert text.startswith("# Iteration 7: probation\n\n0.500 against 0.438 is not yet a sure gain")
-    [row] = [line for line in text.splitlines() if line.startswith("| benchmark")]
-    assert row.startswith("| benchmark, 4 problems × 4 | 0.250 | 0.438 | 0.500 | +0.062 |")
-    assert row.endswith("| 2 | 1 |")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    table = {row[0]: row[1] for row in rows}
+    assert table[""] == "benchmark"
+    assert table["problems × answers"] == "4 × 4"
+    scores = ("base", "incumbent", "candidate", "difference")
+    assert [table[row] for row in scores] == ["0.250", "0.438", "0.500", "+0.062"]
+    assert [table[row] for row in ("problems gained", "problems lost")] == ["2", "1"]
     assert "- candidate: `runs/0007/adapter` (cccccccccccc)" in text
     assert "- trained from: `runs/0006/adapter` (bbbbbbbbbbbb), on probation for 2 iterations" in text
     assert "- incumbent: the base model" in text
     assert "13 steps on 9513 tokens from 26 useful groups of 48" in text
     assert "p at most 0.00588, as 2 candidates before were not accepted" in text
+
+
+def test_the_table_of_numbers_has_a_column_for_each_suite_so_that_it_fits_a_narrow_page() -> None:
+    one = {"base": "0.1", "incumbent": "0.2"}
+    assert columns({"benchmark": one, "holdout": {"base": "0.3", "incumbent": "0.4"}}).splitlines() == [
+        "|  | benchmark | holdout |",
+        "| --- | --- | --- |",
+        "| base | 0.1 | 0.3 |",
+        "| incumbent | 0.2 | 0.4 |",
+    ]
 
 
 def test_gained_and_lost_problems_have_the_answers_that_show_it() -> None:
