@@ -82,7 +82,7 @@ class Machine:
         if name == "server":
             self.wait_until_up()
 
-    def follow(self, line: str, *more: str, code: int = 0) -> str:
+    def follow(self, line: str, *more: str, code: int = 0, timeout_s: float = _WAIT_S) -> str:
         """What a command printed that ended with this code."""
         done = subprocess.run(
             self._command([*shlex.split(line), *more]),
@@ -91,7 +91,7 @@ class Machine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_WAIT_S,
+            timeout=timeout_s,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr

@@ -20,6 +20,8 @@ from tests.served.machine import Machine
 ITERATIONS = 3
 _EXAM = 12
 """Problems of each suite."""
+_PATIENCE_S = 900
+"""For an iteration; some 50 s when the machine is quiet."""
 _OF_THE_CLOCK = {"ended", "time"}
 """Columns with times of day."""
 _OF_SPEED = {"rollout_tokens_per_s", "verify_latency", "train_s", "stage_seconds"}
@@ -60,10 +62,12 @@ def _lasting(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.timeout(3_600)
 def test_three_ways_end_in_the_same_ledger(machine: Machine, tmp_path: Path) -> None:
     def by_the_command(config: Path) -> None:
-        machine.follow("rlm run", "--config", str(config))
+        machine.follow("rlm run", "--config", str(config), timeout_s=_PATIENCE_S)
 
     def by_a_worker(config: Path) -> None:
-        machine.follow("prefect deployment run iterate/iterate --watch", "--param", f"config={config}")
+        machine.follow(
+            "prefect deployment run iterate/iterate --watch", "--param", f"config={config}", timeout_s=_PATIENCE_S
+        )
 
     ways: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
         "command": (by_the_command, {}),
