@@ -1,16 +1,26 @@
-"""What is made known of runs that do not complete: a plain state on the runs page, an event for automations."""
+"""How runs end: a state that says why on the runs page; for those that do not complete, an event for automations."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from prefect import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.flows import Flow
-from prefect.states import Cancelled, State
+from prefect.states import Cancelled, Completed, State
 
 from rlm_core.config_file import load_config
 from rlm_core.errors import Interrupted, RlmError
 from tasks.events import tell
+
+_R = TypeVar("_R")
+
+
+def completed(why: str, result: _R) -> _R:
+    """For a flow to return, so that its run's state says what came of it.
+
+    It is a state of Prefect's. Who calls the flow is given what it holds: `result`.
+    """
+    return cast(_R, Completed(message=why, data=result))
 
 
 def when_stopped(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  Prefect's names

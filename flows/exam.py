@@ -5,6 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.console import outlive_the_reader
+from flows.endings import completed
 from rlm_core.config import Count, Positive, Temperature, Tokens
 from rlm_core.config_file import load_config
 from rlm_core.exams.order import order_exam
@@ -47,4 +48,9 @@ def exam(
             **order.parameters(),
         )
     sat = results_of(result, order.directory)
-    return {"report": sat.files["report"].path, **sat.figures}
+    figures: dict[str, Any] = sat.figures
+    before = ", as it was sat before" if figures["reused"] else ""
+    return completed(
+        f"{policy} on {suite}: pass@1 {figures['pass_at']['1']:.3f}{before}",
+        {"report": sat.files["report"].path, **figures},
+    )

@@ -1,6 +1,7 @@
 """Iterations of self-play one after another: the nightly job."""
 
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,9 +11,10 @@ from prefect.context import FlowRunContext
 from pydantic import Field
 
 from flows.console import outlive_the_reader
-from flows.endings import when_stopped
+from flows.endings import completed, when_stopped
 from flows.iterate import iterate
 from rlm_core.config_file import load_config
+from rlm_core.phrases import counted
 from rlm_core.progress import pause, stopping_on_signals
 from rlm_core.series import Series, SeriesLimits
 from tasks.events import tell
@@ -76,7 +78,8 @@ def _run(config: str, series: Series, pause_s: float) -> str:
 
 def _ended(reason: str, series: Series) -> dict[str, Any]:
     get_run_logger().info("ended: %s", reason)
-    return {"ended": reason, "outcomes": series.outcomes}
+    done = f"; iterations: {counted(Counter(series.outcomes))}" if series.outcomes else ""
+    return completed(f"{reason}{done}", {"ended": reason, "outcomes": series.outcomes})
 
 
 def _this_run() -> FlowRun:

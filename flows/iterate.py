@@ -6,7 +6,7 @@ from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.console import outlive_the_reader
-from flows.endings import when_crashed, when_failed
+from flows.endings import completed, when_crashed, when_failed
 from flows.extras import require_runner
 from flows.live import progress_in_log
 from flows.names import name_this_run
@@ -61,5 +61,6 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
             trained=trained,
             exams=exams,
         )
-        name_this_run(f"{name} · {concluded['decision']['outcome']}")
-        return concluded
+        decision = concluded["decision"]
+        name_this_run(f"{name} · {decision['outcome']}")
+        return completed(f"{decision['outcome']}: {decision['reason']}", concluded)

@@ -1,0 +1,54 @@
+"""What a run's state says in the UI when the run has ended, and what its log keeps of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+from prefect.client.schemas.objects import FlowRun
+
+from flows.exam import exam
+from flows.improve import improve
+from tests import tiny
+from tests.conftest import MakeConfig
+
+
+def ended(flow: Flow[..., Any], *given: Any, **named: Any) -> tuple[FlowRun, Callable[..., Any]]:
+    """The run as the server knows it, and what gives its result."""
+    state: Any = flow(*given, **named, return_state=True)
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(state.state_details.flow_run_id), state.result
+
+
+def children(run: FlowRun) -> list[FlowRun]:
+    of = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run.id]))
+    with get_client(sync_client=True) as client:
+        return client.read_flow_runs(flow_run_filter=of)
+
+
+def says(run: FlowRun) -> tuple[str | None, str | None]:
+    assert run.state is not None
+    return run.state.name, run.state.message
+
+
+def test_a_series_and_its_iterations_say_what_came_of_them(make_config: MakeConfig) -> None:
+    run, result = ended(improve, str(make_config()), iterations=1)
+    assert result() == {"ended": "all 1 iterations are done", "outcomes": ["accepted"]}
+    assert says(run) == ("Completed", "all 1 iterations are done; iterations: 1 (1 accepted)")
+    [child] = children(run)
+    name, message = says(child)
+    assert name == "Completed"
+    assert message is not None
+    assert message.startswith("accepted: ")
+    assert " is a gain with p = " in message
+
+
+def test_an_exam_says_who_sat_what_and_the_score(make_config: MakeConfig, tmp_path: Path) -> None:
+    suite = tiny.write_problems(tmp_path / "suite.jsonl", tiny.problems(4))
+    given = {"config": str(make_config()), "policy": "reference", "suite": suite}
+    run, result = ended(exam, **given)
+    assert result()["pass_at"] == {"1": 1.0}
+    assert says(run) == ("Completed", f"reference on {suite}: pass@1 1.000")
+    run, _ = ended(exam, **given)
+    assert says(run) == ("Completed", f"reference on {suite}: pass@1 1.000, as it was sat before")
