@@ -24,18 +24,18 @@ def run(order: Order) -> StageResult:
     exam = order.exam()
     key = exam_key(order.examined, exam)
     stem = Path(order.directory, "exams", f"{order.who}-{_slug(order.suite)}-{key}")
+    kept = KeptParts(stem)
     with open_ledger(Project(Path(order.project)).ledger) as ledger:
         report = ledger.exam(key)
         reused = report is not None
         if report is None:
-            kept = KeptParts(stem)
             sat = sit_exam(exam, order.examined, kept)
             report = sat.report
             write_jsonl(Path(f"{stem}.answers.jsonl"), sat.answers)
             write_jsonl(Path(f"{stem}.verdicts.jsonl"), sat.verdicts)
             require_complete(report)
             ledger.save_exam(key, report)
-            kept.remove()
+    kept.remove()  # those, too, of one who was killed when somebody else had sat the exam
     path = write_record(Path(f"{stem}.json"), report)
     pass_at = report.model_dump(mode="json")["pass_at"]
     figures = {"who": order.who, "suite": order.suite, "reused": reused, "pass_at": pass_at}

@@ -129,12 +129,13 @@ def write_sealed(path: Path, record: BaseModel) -> Path:
 
 
 def read_sealed(path: Path, kind: type[RecordT]) -> RecordT | None:
-    """Read what `write_sealed` wrote; None where there is nothing, or it was cut or altered since."""
+    """Read what `write_sealed` wrote; None where there is nothing, it was cut or altered since, or it is a record of
+    another kind, as another version may have written it."""
     try:
         content = path.read_bytes()
-    except OSError:
+        return kind.model_validate_json(unsealed(content)) if is_as_written(content) else None
+    except (OSError, ValidationError):
         return None
-    return kind.model_validate_json(unsealed(content)) if is_as_written(content) else None
 
 
 def sealed(content: bytes) -> bytes:

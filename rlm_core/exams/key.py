@@ -10,7 +10,8 @@ from typing import Any
 import rlm_core
 from rlm_core.exams.exam import Exam
 from rlm_core.files import digest
-from rlm_core.records import Examinee, PolicyRef
+from rlm_core.problems import Pytest, parts
+from rlm_core.records import Examinee, PolicyRef, Recited
 from rlm_core.verifiers.function import sources
 
 _SAMPLING = ("mlx", "mlx-lm", "numpy", "tokenizers")
@@ -28,7 +29,18 @@ def exam_key(examinee: Examinee, exam: Exam) -> str:
     settings += [verify.sandbox, verify.limits.model_dump(mode="json"), sources(verify.functions)]
     if verify.sandbox == "docker":  # its image says which packages an answer can use
         settings.append(verify.container.model_dump(mode="json"))
-    return digest(code_version(), who, exam.suite.digest, exam.seed, settings)
+    return digest(code_version(), who, exam.suite.digest, _solutions(examinee, exam), exam.seed, settings)
+
+
+def _solutions(examinee: Examinee, exam: Exam) -> list[list[str | None]]:
+    """Those that decide an answer or its verdict, which a problem's id does not tell: what is recited, and what stands
+    in for the answer's own names in a problem's tests."""
+    recited = isinstance(examinee, Recited) and examinee.recites == "reference"
+    return [
+        [problem.id, problem.reference]
+        for problem in sorted(exam.suite.problems, key=lambda problem: problem.id)
+        if recited or any(isinstance(part, Pytest) for part in parts(problem.verifier))
+    ]
 
 
 @cache

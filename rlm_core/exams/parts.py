@@ -1,6 +1,7 @@
 """An exam in parts. What is answered and judged is kept part by part, so that a kill costs one of them only."""
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,12 @@ class SatPart(Record):
         """Whether every answer was."""
         return all(verdict.judged for verdict in self.verdicts)
 
+    def is_of(self, part: Part) -> bool:
+        """Whether these are the answers to the part's problems: a suite is the same in whichever order its problems
+        are, and its parts are not."""
+        asked = [(problem.id, index) for problem in part.problems for index in range(part.section.group_size)]
+        return [(answer.problem_id, answer.index) for answer in self.answers] == asked
+
 
 def parts_of(exam: Exam) -> list[Part]:
     """The exam's problems in parts; together each of them once."""
@@ -64,8 +71,9 @@ class KeptParts:
         self._stem = stem
 
     def read(self, part: Part) -> SatPart | None:
-        """What came of it, unless it was not sat, or the file is not as it was written."""
-        return read_sealed(self._file(part), SatPart)
+        """What came of it, unless it was not sat, or the file is not as it was written or of other problems."""
+        sat = read_sealed(self._file(part), SatPart)
+        return sat if sat and sat.is_of(part) else None
 
     def write(self, part: Part, sat: SatPart) -> None:
         """Keep a part. One of which an answer could not be judged is not worth it.
@@ -77,8 +85,10 @@ class KeptParts:
             write_sealed(self._file(part), sat)
 
     def remove(self) -> None:
+        """The report is there. What cannot be removed now is left to `rlm prune`."""
         for file in self._stem.parent.glob(f"{self._stem.name}.*{PART}"):
-            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                file.unlink()
 
     def _file(self, part: Part) -> Path:
         return self._stem.with_name(f"{self._stem.name}.{part.number:03d}{PART}")

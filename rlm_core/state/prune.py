@@ -1,6 +1,7 @@
 """Which files of finished iterations nothing needs any more."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from rlm_core.records import ExamReport
 from rlm_core.state.ledger import Ledger, open_ledger
 from rlm_core.state.ledger_backup import back_up
 from rlm_core.state.project import Project
-from rlm_core.state.run import Run
+from rlm_core.state.run import PART, Run
+
+_DAYS_TO_GO_ON = 7
+"""How long an exam by hand that was stopped may be gone on with."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,36 @@ def _found(project: Project, ledger: Ledger, keep: int) -> Iterator[Removable]:
         for old in filter(Path.is_dir, (run.results, run.rollouts, run.verdicts)):
             yield Removable(old, size_of(old), f"{old.name}, older than {keep} iterations")
         if answers := _answers_to_exams(run.exams, examined):
-            size = sum(file.stat().st_size for file in answers)
-            yield Removable(run.exams, size, f"exam answers, older than {keep} iterations", answers)
+            yield _of_files(run.exams, f"exam answers, older than {keep} iterations", answers)
+    yield from _parts_left(project, [Run(project.run(iteration.number)) for iteration in history])
+
+
+def _parts_left(project: Project, ended: Sequence[Run]) -> Iterator[Removable]:
+    """Parts of exams that were not finished: all of iterations that have ended, and the old ones of exams by hand."""
+    for run in ended:
+        if parts := tuple(sorted(run.exams.glob(f"*{PART}"))):
+            yield _of_files(run.exams, "parts of exams of an iteration that has ended", parts)
+    by_hand, since = Run(project.root).exams, time.time() - _DAYS_TO_GO_ON * 86_400
+    if parts := tuple(file for file in sorted(by_hand.glob(f"*{PART}")) if _written(file) < since):
+        yield _of_files(by_hand, f"parts of exams that nobody went on with for {_DAYS_TO_GO_ON} days", parts)
+
+
+def _of_files(directory: Path, reason: str, files: tuple[Path, ...]) -> Removable:
+    return Removable(directory, sum(map(_bytes, files)), reason, files)
+
+
+def _bytes(file: Path) -> int:
+    """0 of one that went meanwhile."""
+    with suppress(FileNotFoundError):
+        return file.lstat().st_size
+    return 0
+
+
+def _written(file: Path) -> float:
+    """When, in seconds since the epoch; now of one that went meanwhile."""
+    with suppress(FileNotFoundError):
+        return file.stat().st_mtime
+    return time.time()
 
 
 def _answers_to_exams(exams: Path, examined: Set[str]) -> tuple[Path, ...]:
@@ -83,7 +115,7 @@ def remove(found: Sequence[Removable]) -> None:
             if item.files is None:
                 shutil.rmtree(item.path)
             for file in item.files or ():
-                file.unlink()
+                file.unlink(missing_ok=True)  # an exam by hand removes its own
         except OSError as error:
             raise StageFailed(f"cannot remove {item.path}: {error.strerror or error}") from error
 
@@ -112,8 +144,4 @@ def keep_newest(project: Project, keep: int | None, say: Callable[[str], None]) 
 
 def size_of(directory: Path) -> int:
     """Bytes of all files in a directory."""
-    total = 0
-    for file in files_below(directory):
-        with suppress(FileNotFoundError):
-            total += file.lstat().st_size
-    return total
+    return sum(map(_bytes, files_below(directory)))

@@ -102,6 +102,19 @@ def test_what_a_project_takes_stops_growing(tmp_path: Path) -> None:
     assert max(growth[2:]) < 2_000
 
 
+def test_parts_of_exams_go_that_nobody_goes_on_with(project: Project) -> None:
+    """All of iterations that have ended, however new, none of the one that has not; of exams by hand the old ones."""
+    parts = [project.root / name / "0.part" for name in ("exams", "runs/0005/exams", "runs/0006/exams")]
+    old = project.root / "exams" / "old.part"
+    for path in (*parts, old):
+        write_text(path, "x" * 1_000)
+    os.utime(old, (0, 0))
+    said: list[str] = []
+    keep_newest(project, 5, said.append)
+    assert said == ["removed 2 items, 0.0 MB, that nothing needs"]
+    assert [path.exists() for path in (*parts, old)] == [True, False, True, False]
+
+
 def test_after_a_rollback_there_is_a_way_forward_still(project: Project) -> None:
     with open_ledger(project.ledger) as ledger:
         ledger.roll_back(1)

@@ -1,20 +1,22 @@
 """An exam in parts: what was sat before a stop is not sat again, and the report is the same."""
 
+import errno
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlm_core import evaluate
+from rlm_core import evaluate, progress
 from rlm_core.config import EvaluateSection, RolloutSection, VerifySection
 from rlm_core.config_file import load_config
-from rlm_core.errors import InfrastructureFault, Interrupted
+from rlm_core.errors import InfrastructureFault, Interrupted, StageFailed
 from rlm_core.exams import sit
 from rlm_core.exams.exam import Exam
 from rlm_core.exams.order import Order, order_exam
 from rlm_core.exams.parts import parts_of
-from rlm_core.files import read_record
+from rlm_core.files import read_record, sealed, unsealed, write_sealed
 from rlm_core.judging import judge_rollouts
 from rlm_core.problems import Problem
 from rlm_core.records import ExamReport, Rollout
@@ -99,11 +101,7 @@ def straight(order: Order) -> ExamReport:
 def test_an_exam_that_was_stopped_goes_on_after_its_last_whole_part(
     order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(sit, "sample_rollouts", Sampler(stop_at=3))
-        with pytest.raises(Interrupted):
-            evaluate.run(order)
-    assert len(parts_in(order)) == 2
+    stop_after(order, 2, monkeypatch)
     rest = Sampler()
     monkeypatch.setattr(sit, "sample_rollouts", rest)
     assert report_of(order) == straight
@@ -111,16 +109,28 @@ def test_an_exam_that_was_stopped_goes_on_after_its_last_whole_part(
     assert parts_in(order) == []
 
 
+def stop_after(order: Order, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sit so many parts of the exam."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sit, "sample_rollouts", Sampler(stop_at=parts + 1))
+        with pytest.raises(Interrupted):
+            evaluate.run(order)
+    assert len(parts_in(order)) == parts
+
+
 @pytest.mark.parametrize(
-    "damage", [lambda content: content[:-9], lambda content: content.replace(b"passed", b"failed")]
+    "damage",
+    [
+        lambda content: content[:-9],
+        lambda content: content.replace(b"passed", b"failed"),
+        lambda content: sealed(unsealed(content).replace(b'"sampling_s"', b'"sampled_s"')),
+    ],
+    ids=["cut", "altered", "of another version"],
 )
 def test_a_part_that_is_not_as_it_was_written_is_sat_again(
     order: Order, straight: ExamReport, damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(sit, "sample_rollouts", Sampler(stop_at=3))
-        with pytest.raises(Interrupted):
-            evaluate.run(order)
+    stop_after(order, 2, monkeypatch)
     first = parts_in(order)[0]
     damaged = damage(first.read_bytes())
     assert damaged != first.read_bytes()
@@ -150,3 +160,87 @@ def test_only_the_part_is_sat_again_that_could_not_be_judged(
     monkeypatch.setattr(sit, "sample_rollouts", rest)
     assert report_of(order) == straight
     assert rest.asked == [4]
+
+
+def test_parts_of_the_same_suite_in_another_order_are_not_mixed_up(
+    order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after(order, 2, monkeypatch)
+    tiny.write_problems(Path(order.suite), [*reversed(PROBLEMS)])
+    report = report_of(order)
+    assert {score.problem_id for score in report.problems} == {problem.id for problem in PROBLEMS}
+    assert all(score.samples == 16 for score in report.problems)
+    assert report.suite_digest == straight.suite_digest
+    assert parts_in(order) == []
+
+
+def test_a_time_limit_in_the_middle_costs_one_part(
+    order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*given: Any, **named: Any) -> list[Rollout]:
+        with progress.time_limit(-1 if named["part"].endswith(" 1") else 600):
+            return sample_rollouts(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sit, "sample_rollouts", late)
+        with pytest.raises(InfrastructureFault, match="took longer than"):
+            evaluate.run(order)
+    rest = Sampler()
+    monkeypatch.setattr(sit, "sample_rollouts", rest)
+    assert report_of(order) == straight
+    assert rest.asked == [4, 2]
+
+
+def test_two_who_sit_the_same_exam_come_to_the_same_report_and_leave_no_part(
+    order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second sits the whole exam while the first has one part of it."""
+    others: list[ExamReport] = []
+    judge = judge_rollouts
+
+    def judge_and_let_the_other_sit(rollouts: Sequence[Rollout], *given: Any, **named: Any) -> Any:
+        if named["part"].endswith(" 1"):
+            monkeypatch.setattr(sit, "judge_rollouts", judge)
+            others.append(report_of(order))
+        return judge(rollouts, *given, **named)
+
+    monkeypatch.setattr(sit, "judge_rollouts", judge_and_let_the_other_sit)
+    assert [report_of(order), *others] == [straight, straight]
+    assert parts_in(order) == []
+
+
+def test_parts_of_one_who_was_killed_go_when_the_report_is_there(
+    order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after(order, 2, monkeypatch)
+    left = {path: path.read_bytes() for path in parts_in(order)}
+    assert report_of(order) == straight
+    for path, content in left.items():
+        path.write_bytes(content)
+    assert evaluate.run(order).figures["reused"]
+    assert parts_in(order) == []
+
+
+def test_a_part_that_cannot_be_written_is_one_clear_error_and_what_was_sat_before_stays(
+    order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def full(path: Path, record: Any) -> Path:
+        written.append(path)
+        if len(written) == 2:
+            monkeypatch.setattr("os.fsync", fail)
+        return write_sealed(path, record)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rlm_core.exams.parts.write_sealed", full)
+        with pytest.raises(StageFailed, match=r"cannot write .*/exams/base-.*\.001\.part: No space left on device"):
+            evaluate.run(order)
+    monkeypatch.undo()
+    assert [path.name for path in Path(order.directory, "exams").iterdir() if path.suffix == ".part"] == [
+        written[0].name
+    ]
+    assert report_of(order) == straight

@@ -17,7 +17,7 @@ from rlm_core.exams.exam import Exam
 from rlm_core.exams.key import code_version, exam_key
 from rlm_core.exams.scores import ks_for, mean_pass_at, pass_at_k
 from rlm_core.exams.sit import report_on, require_complete, sit_exam
-from rlm_core.problems import Problem
+from rlm_core.problems import Cases, Problem, Pytest
 from rlm_core.records import (
     AdapterRef,
     CaseResult,
@@ -145,6 +145,27 @@ def test_an_exam_key_does_not_change_with_anything_else() -> None:
     paid_otherwise = VerifySection(workers=7, partial_credit=0.5)
     moved = PolicyRef(base="the same under another name", fingerprint="b")
     assert key(moved, name="t", evaluate=renamed, rollout=training_only, verify=paid_otherwise) == key()
+
+
+@pytest.mark.parametrize(
+    ("examinee", "verifier", "is_another"),
+    [
+        (Recited(recites="reference"), Cases(), True),
+        (BASE, Pytest(tests="def test_it(): assert a(1) == 2"), True),
+        (BASE, Cases(), False),
+        (Recited(recites="empty"), Cases(), False),
+    ],
+    ids=str,
+)
+def test_another_solution_makes_another_exam_of_what_recites_it_or_is_judged_with_it(
+    examinee: Examinee, verifier: Any, is_another: bool
+) -> None:
+    asked = [
+        replace(EXAM, suite=Suite((PROBLEMS[0].model_copy(update={"verifier": verifier, "reference": solution}),)))
+        for solution in ("def a(n): ...", "def a(n): return n + 1")
+    ]
+    assert asked[0].suite.digest == asked[1].suite.digest
+    assert (exam_key(examinee, asked[0]) != exam_key(examinee, asked[1])) is is_another
 
 
 def test_an_exam_is_another_one_when_the_code_changed(monkeypatch: pytest.MonkeyPatch) -> None:
