@@ -87,6 +87,7 @@ def write_config(directory: Path, count: int) -> Path:
             "problems": count,
             "from_model": 0,
             "bank": tiny.write_problems(directory / "bank.jsonl", problems(count, 1)),
+            "prove_bank": False,
         },
         "mutate": {"of_solutions": 0, "parents": 0},
         "rollout": {

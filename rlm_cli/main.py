@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rlm_core.config import VerifySection
+from rlm_core.config import Config, VerifySection
 from rlm_core.config_file import load_config
 from rlm_core.errors import RlmError, UsageError
 from rlm_core.problems import Mode
@@ -175,6 +175,22 @@ def verify(
     if problem is None or answer is None:
         raise UsageError("PROBLEM and ANSWER are needed, or --self-test in their place")
     raise typer.Exit(judge_by_hand(problem, answer, mode, section, as_json))
+
+
+@app.command()
+def prove(
+    problems: Annotated[Path, typer.Argument(help="A problem file.")],
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Use its sections filter and verify.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each that is refused.")] = False,
+) -> None:
+    """Tell which problems of a file an iteration would train on, and why it would refuse the others.
+
+    Exits 0 when all are proved, 1 when not, 2 when the file cannot be used at all.
+    """
+    from rlm_cli.prove import prove_file
+
+    settings = load_config(config) if config else Config()
+    raise typer.Exit(prove_file(problems, settings.verify, settings.filter, as_json))
 
 
 @app.command()

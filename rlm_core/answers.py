@@ -26,6 +26,11 @@ def problem_prompt(problem: Problem, suffix: str) -> str:
 FENCE = "```"
 
 
+def in_block(code: str) -> str:
+    """An answer that is this code and nothing more."""
+    return f"{FENCE}python\n{code}\n{FENCE}\n"
+
+
 def has_whole_block(text: str) -> bool:
     """Whether an answer holds a block of Python that is closed: what comes after it cannot change `extract_code`."""
     return any(

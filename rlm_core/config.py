@@ -88,8 +88,9 @@ class GenerateSection(Section):
     choice: Literal["useful", "uniform"] = "useful"
     """What fills up: of the bank and of earlier problems those that are solved sometimes, by rlm_core/choice.py; or the
     bank alone, what was asked longest ago or never."""
-    prove_bank: bool = False
-    """Whether the problems of a file of yours are proved before they are trained on; see docs/your-problems.md."""
+    prove_bank: bool = True
+    """Whether the problems of a file of yours are proved before they are trained on; false trusts them as they are. See
+    docs/your-problems.md. Those of the package are proved by its tests."""
     domains: Annotated[tuple[Domain, ...], Field(min_length=1)] = DOMAINS
     """Subjects that proposals rotate through."""
     solved_examples: Annotated[int, Field(ge=0, le=3)] = 2
@@ -104,6 +105,11 @@ class GenerateSection(Section):
     def shows_corpus(self) -> bool:
         """Whether the model is asked for problems and shown solved ones."""
         return bool(self.from_model and self.solved_examples)
+
+    @property
+    def proves_bank(self) -> bool:
+        """Whether there is a bank to be proved."""
+        return self.prove_bank and not self.bank.startswith("bank:")
 
 
 class MutateSection(Section):

@@ -1,17 +1,18 @@
 """Which proposals become problems. Every rejection is kept with its rule and reason; nothing unfiltered passes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rlm_core import progress
 from rlm_core.choice import longest_unasked_first, most_useful_first
 from rlm_core.config import FilterSection, GenerateSection, RolloutSection, VerifySection
-from rlm_core.errors import InfrastructureFault
+from rlm_core.errors import InfrastructureFault, StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.judging import open_bench
 from rlm_core.model.device import device_policy
 from rlm_core.problems import Problem
-from rlm_core.proposals.bank_proofs import BankProofs, Unproved, trusted
+from rlm_core.proposals.bank_proofs import Answerer, Prove, open_bank_proofs, trusted
 from rlm_core.proposals.claims import Claims, with_reference_values
 from rlm_core.proposals.known import KnownProblems, repeats
 from rlm_core.proposals.majority import Ask, with_majority_solutions
@@ -27,6 +28,7 @@ from rlm_core.sources import read_problems
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
+from rlm_core.usefulness import TriedProblem
 from rlm_core.verifiers import prepare
 from rlm_core.written import written
 
@@ -53,38 +55,68 @@ def run(
         reserve: how many problems that come next are written to `directory/reserve.jsonl`.
     """
     offered = [problem for file in proposals for problem in read_jsonl(Path(file.path), Problem)]
-    bank = read_problems(generate.bank)
-    groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": bank}
+    own = read_problems(generate.bank)
+    groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": own}
     with open_ledger(Project(project).ledger) as ledger:
         tried = ledger.tried_problems(before=iteration)
     groups["corpus"] = [each.problem for each in tried]
-    if generate.choice == "useful":
-        bank = most_useful_first(bank, tried, project_seed, iteration)
-    else:
-        bank = longest_unasked_first(bank, tried, project_seed)
-    ask = _answers_of(learner, rollout, section.majority.answers, derive_seed(project_seed, iteration, "majority"))
+    bank = _in_order(own, tried, generate, project_seed, iteration)
+    asking = partial(_answers_of, learner, rollout, section.majority.answers)
+    # A problem of the bank may come up in several iterations; the same learner is asked the same about it.
+    answerer = Answerer(learner.name, asking(derive_seed(project_seed, "bank majority")))
+    doubted = own if generate.proves_bank else []
     known = KnownProblems(groups)
     worth, hopeless = _worth_a_run(offered, known, section)
-    with open_prover(verify) as prover, open_prover(verify, patient=True) as patient:
-        unproved: Unproved = trusted
-        if generate.prove_bank and not generate.bank.startswith("bank:"):
-            unproved = BankProofs(Project(project).proofs, patient, section).unproved
+    with (
+        open_prover(verify) as prover,
+        open_bank_proofs(doubted, verify, section, answerer, Project(project).proofs) as proofs,
+    ):
+        ask = asking(derive_seed(project_seed, iteration, "majority"))
         solved = with_majority_solutions(worth, ask, section.majority, prover.hasty)
         answered = [with_reference_values(proposal, prover.hasty) for proposal in solved.proposals]
-        problems, rejections = filter_proposals(answered, bank, generate.problems, known, section, prover, unproved)
-        taken = {problem.id for problem in problems}
-        left = [problem for problem in bank if problem.id not in taken]
-        spare, passed_over = filter_proposals([], left, reserve, known, section, prover, unproved)
+        chosen = partial(filter_proposals, known=known, section=section, prover=prover, prove=proofs.proved)
+        problems, rejections = chosen(answered, bank, generate.problems)
+        spare, passed_over = chosen([], _without(bank, problems), reserve)
     written_already = {rejection.proposal for rejection in rejections}
     rejections += [rejection for rejection in passed_over if rejection.proposal not in written_already]
     with open_bench(verify, [*problems, *spare]) as bench:
         problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))
-    unsolved = [_rejection(problem, refused) for problem, refused in solved.refused]
     figures = {"reserve": len(spare), "invented": _invented(answered, problems)}
-    figures |= Claims.of(solved.proposals, answered).figures | solved.figures
+    figures |= Claims.of(solved.proposals, answered).figures | solved.figures | proofs.figures
+    unsolved = [_rejection(problem, refused) for problem, refused in solved.refused]
     made = written(directory, "problems", problems, [*hopeless, *unsolved, *rejections], **figures)
+    if not problems:
+        raise _nothing_left(generate, made)
     files = {"reserve": FileRef.of(write_jsonl(Run(directory).reserve, spare))}
     return made.model_copy(update={"files": made.files | files})
+
+
+def _in_order(
+    bank: Sequence[Problem],
+    tried: Sequence[TriedProblem],
+    generate: GenerateSection,
+    project_seed: int,
+    iteration: int,
+) -> list[Problem]:
+    """The bank, with earlier problems where these may come again, in the order in which it fills up."""
+    if generate.choice == "useful":
+        return most_useful_first(bank, tried, project_seed, iteration)
+    return longest_unasked_first(bank, tried, project_seed)
+
+
+def _without(bank: Sequence[Problem], taken: Iterable[Problem]) -> list[Problem]:
+    """What is left of a bank, in its order."""
+    gone = {problem.id for problem in taken}
+    return [problem for problem in bank if problem.id not in gone]
+
+
+def _nothing_left(generate: GenerateSection, made: StageResult) -> StageFailed:
+    """That there is nothing to train on, and where it says why."""
+    trust = "; generate.prove_bank: false takes the bank as it is" if generate.proves_bank else ""
+    return StageFailed(
+        f"filter: no problem is left of the proposals and of {generate.bank}: "
+        f"{made.files['rejections'].path} says why{trust}"
+    )
 
 
 def _worth_a_run(
@@ -131,7 +163,7 @@ def filter_proposals(
     known: KnownProblems,
     section: FilterSection,
     prover: Prover,
-    unproved: Unproved = trusted,
+    prove: Prove = trusted,
 ) -> tuple[list[Problem], list[Rejection]]:
     """The iteration's problems: every proposal that passes all rules, then bank problems up to `wanted`.
 
@@ -142,7 +174,7 @@ def filter_proposals(
         bank: curated problems, and earlier ones, in the order in which they are to be used. They may come back in later
             iterations, so only likeness to the suites and to this batch counts against them.
         known: problems of earlier iterations (`corpus`), of the `bank` and of both suites.
-        unproved: what there is against one of those.
+        prove: what becomes of one of those, or what there is against it.
     """
     refusals: dict[int, Refusal] = {}
     for done, number in enumerate(sorted(range(len(proposals)), key=lambda number: proposals[number].id), 1):
@@ -157,11 +189,12 @@ def filter_proposals(
     for problem in bank:
         if len(problems) >= wanted:
             break
-        if refused := repeats(problem, known, others, section) or unproved(problem):
-            rejections.append(_rejection(problem, refused))
+        found = repeats(problem, known, others, section) or prove(problem)
+        if isinstance(found, Refusal):
+            rejections.append(_rejection(problem, found))
         else:
-            problems.append(problem)
-            known.add("batch", problem)
+            problems.append(found)
+            known.add("batch", found)
     return problems, rejections
 
 

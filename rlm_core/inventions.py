@@ -1,4 +1,4 @@
-"""What came of the problems that the model was asked for, in figures and in words."""
+"""What came of the problems that the model was asked for, and of a bank that is proved, in figures and in words."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -7,7 +7,7 @@ from rlm_core.records import Record, StageResult
 
 
 class Inventions(Record):
-    """Of one iteration: what the model was asked for, and what could be used of it."""
+    """Of one iteration: what the model was asked for, what the bank was to give, and what could be used of it."""
 
     invented_asked: int = 0
     """Problems that the model was asked for, mutants among them."""
@@ -21,6 +21,10 @@ class Inventions(Record):
     """Expected values that the model claimed for its own problems, and that their solutions could be run for."""
     claims_wrong: int = 0
     """Those of them that the solutions do not give."""
+    bank_tried: int = 0
+    """Problems of a bank of the user's own that were to be proved."""
+    bank_refused: int = 0
+    """Those of them that were not, and are not asked."""
 
     @classmethod
     def of(cls, made: Sequence[StageResult]) -> Self:
@@ -31,7 +35,7 @@ class Inventions(Record):
 
 
 def in_words(found: Inventions) -> str:
-    """What is worth knowing; nothing where the model was asked for nothing."""
+    """What is worth knowing; nothing where the model was asked for nothing, and nothing of the bank was refused."""
     words = []
     if found.invented_asked and not found.invented:
         words.append(
@@ -43,4 +47,9 @@ def in_words(found: Inventions) -> str:
         words.append(f"{found.majorities_found} of {found.majorities_asked} without a solution got one by majority")
     if found.claims_checked:
         words.append(f"{found.claims_wrong} of {found.claims_checked} values that the model claimed were wrong")
+    if found.bank_refused:
+        words.append(
+            f"{found.bank_refused} of {found.bank_tried} problems of the bank that came up could not be proved and "
+            "were left out, problems.rejections.jsonl says why"
+        )
     return "; ".join(words)

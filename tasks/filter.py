@@ -15,7 +15,7 @@ _ANSWERING = [
 
 
 @stage_task(
-    version=11,
+    version=12,
     description="Proposals are checked; the bank fills up.",
     reads=[
         "filter",

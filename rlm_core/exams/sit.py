@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlm_core import progress
-from rlm_core.answers import FENCE
+from rlm_core.answers import in_block
 from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.exams.exam import Exam
 from rlm_core.exams.key import code_version
@@ -157,15 +157,11 @@ def _recited(examinee: Recited, problem: Problem, part: Part) -> list[Rollout]:
 def _solution(problem: Problem) -> str:
     if problem.reference is None:
         raise ProblemError(f"{problem.entry_point}: has no reference solution that could be recited")
-    return _block(problem.reference) if problem.asks_for_code else problem.reference
+    return in_block(problem.reference) if problem.asks_for_code else problem.reference
 
 
 def _nothing(problem: Problem) -> str:
-    return _block(problem.preamble) if problem.preamble else ""
-
-
-def _block(code: str) -> str:
-    return f"{FENCE}python\n{code}\n{FENCE}\n"
+    return in_block(problem.preamble) if problem.preamble else ""
 
 
 # --------------------------------------------------------------------------------------------------------------- report

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlm_core.answers import extract_code
 from rlm_core.config import MajoritySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.problems import Problem
 from rlm_core.records import Refusal
 from rlm_core.sandbox import Sandbox
 from rlm_core.verifiers.cases import Value, run_cases
+from rlm_core.verifiers.judgement import Answer
 
 Ask = Callable[[Sequence[Problem]], Sequence[Sequence[str]]]
 """From problems to the texts of several answers to each."""
@@ -60,11 +60,12 @@ def with_majority_solutions(
         elif isinstance(found := next(agreed), Refusal):
             refused.append((proposal, found))
         else:
-            kept.append(_solved(proposal, found))
+            kept.append(with_solution(proposal, found))
     return Majorities(tuple(kept), tuple(refused), len(lacking), len(lacking) - len(refused))
 
 
-def _solved(proposal: Problem, solution: str) -> Problem:
+def with_solution(proposal: Problem, solution: str) -> Problem:
+    """The proposal with a solution that a majority agrees on, which is marked as such."""
     origin = proposal.provenance.model_copy(update={"reference_from": "majority"})
     return proposal.model_copy(update={"reference": solution, "provenance": origin})
 
@@ -74,7 +75,7 @@ def _agreed(proposal: Problem, texts: Sequence[str], section: MajoritySection, s
     agreeing: defaultdict[str, list[str]] = defaultdict(list)
     try:
         for text in texts:
-            code = extract_code(text)
+            code = Answer.of(text).after(proposal.preamble).code
             if code is not None and (values := _values(proposal, code, sandbox)):
                 agreeing[values].append(code)
     except InfrastructureFault as fault:

@@ -10,6 +10,7 @@ import pytest
 from rlm_core import filter as filtering
 from rlm_core.choice import longest_unasked_first
 from rlm_core.config import FilterSection, GateSection, GenerateSection, RolloutSection, VerifySection
+from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.filter import filter_proposals, refusal
 from rlm_core.gate import nothing_learnt
@@ -477,6 +478,8 @@ def test_the_stage_keeps_what_passes_and_writes_why_the_rest_did_not(tmp_path: P
         "claims_wrong": 4,
         "majorities_asked": 0,
         "majorities_found": 0,
+        "bank_tried": 0,
+        "bank_refused": 0,
     }
     problems = list(read_jsonl(tmp_path / "run" / "problems.jsonl", Problem))
     assert [problem.prompt for problem in problems[:2]] == [GOOD.prompt, OTHER_PROMPT]
@@ -499,7 +502,7 @@ def test_a_bank_of_one_s_own_is_proved_and_each_problem_but_once(
     without = bank(4)[2].model_copy(update={"reference": None})
     few = bank(4)[3].model_copy(update={"cases": bank(4)[3].cases[:4]})
     path = str(write_jsonl(tmp_path / "bank.jsonl", [right, wrong, without, few]))
-    generate = GenerateSection(problems=4, bank=path, prove_bank=True)
+    generate = GenerateSection(problems=4, bank=path)
     proved: list[str] = []
     refusal_of = Prover.refusal
 
@@ -510,6 +513,7 @@ def test_a_bank_of_one_s_own_is_proved_and_each_problem_but_once(
     monkeypatch.setattr(Prover, "refusal", counted)
     for _ in range(2):
         result = run_stage(tmp_path, [], generate)
+        assert (result.figures["bank_tried"], result.figures["bank_refused"]) == (4, 3)
         kept = list(read_jsonl(Path(result.files["problems"].path), Problem))
         rejections = list(read_jsonl(Path(result.files["rejections"].path), Rejection))
         assert [problem.entry_point for problem in kept] == ["bank0"]
@@ -518,12 +522,21 @@ def test_a_bank_of_one_s_own_is_proved_and_each_problem_but_once(
             ("reference", 0.0, 1.0),
             ("reference", 0.0, 1.0),
         ]
-    assert sorted(proved) == ["bank0", "bank1", "bank2"]
+    assert sorted(proved) == ["bank0", "bank1"]  # of the others it is plain without a run
     (tmp_path / "project" / "proofs.json").write_text("{")
     run_stage(tmp_path, [], generate)
-    assert len(proved) == 6
+    assert len(proved) == 4
     trusted = run_stage(tmp_path, [], generate.model_copy(update={"prove_bank": False}))
     assert trusted.figures["problems"] == 4
+
+
+def test_where_nothing_of_a_bank_is_proved_the_stage_stops_and_says_where_the_reasons_are(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "bank.jsonl", [good(reference=None)]))
+    with pytest.raises(StageFailed, match=r"no problem is left.*bank\.jsonl.*prove_bank: false") as stopped:
+        run_stage(tmp_path, [], GenerateSection(problems=1, bank=path))
+    reasons = tmp_path / "run" / "problems.rejections.jsonl"
+    assert str(reasons) in str(stopped.value)
+    assert [each.rule for each in read_jsonl(reasons, Rejection)] == ["reference"]
 
 
 def test_a_slow_solution_of_a_person_s_problem_is_proved_with_patience() -> None:

@@ -436,6 +436,7 @@ def test_an_iteration_without_a_spread_of_rewards_is_decided_as_such(make_config
             "prompt": "Write a Python function `g(n)` that cannot be known to this model.",
             "entry_point": "g",
             "cases": [{"input": [n], "expected": n * n} for n in range(1, 7)],
+            "reference": "def g(n):\n    return n * n\n",
         }
     )
     bank = tmp_path / "impossible.jsonl"
