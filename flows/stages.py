@@ -57,7 +57,7 @@ class Stages:
 
     def filter(self, *proposals: Result) -> Result:
         reads = [self._config.generate.bank, *self._suites.values()]
-        return self._task(filter_problems, "filter")(
+        return self._task(filter_problems)(
             **self._common(self._config.prefect.verify_timeout_s, reads, judges=True),
             project=self._it.project,
             proposals=list(proposals),

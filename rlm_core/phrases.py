@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from pydantic import JsonValue
+
 from rlm_core.records import SuiteComparison
 from rlm_core.summary import Summary
 
@@ -32,3 +34,21 @@ def megabytes(size: int) -> str:
 def p_text(p: float, equals: str = "") -> str:
     """A p-value in four decimals, or that it is below 0.0001; `equals` stands before the former, such as `= `."""
     return f"{equals}{p:.4f}" if p >= 5e-5 else "< 0.0001"
+
+
+def figures_in_words(figures: Mapping[str, JsonValue]) -> str:
+    """A stage's figures in a line: `steps 6, reward mean 0.278, duration 6.014 s`. Lists are left out."""
+    return ", ".join(_figure(name, value) for name, value in figures.items() if not isinstance(value, list))
+
+
+def _figure(name: str, value: JsonValue) -> str:
+    words = name.removesuffix("_s").replace("_", " ")
+    if isinstance(value, dict):
+        return f"{words} {', '.join(f'{key} = {_shown(each)}' for key, each in value.items())}"
+    return f"{words} {_shown(value)}{' s' if name.endswith('_s') else ''}"
+
+
+def _shown(value: JsonValue) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{round(value, 3):g}" if isinstance(value, float) else str(value)

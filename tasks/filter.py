@@ -27,6 +27,7 @@ _ANSWERING = [
         *_ANSWERING,
     ],
     ignores=["verify.workers", "verify.max_failed_share"],
+    name="filter",  # which in Python is something else
 )
 def filter_problems(
     directory: str,

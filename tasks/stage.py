@@ -17,6 +17,7 @@ from prefect.tasks import exponential_backoff
 from rlm_core.config import PrefectSection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.iteration import Iteration
+from rlm_core.phrases import figures_in_words
 from rlm_core.progress import time_limit
 from rlm_core.records import IterationResults, StageResult
 from tasks.caching import RESULTS, StagePolicy
@@ -27,7 +28,7 @@ Result = dict[str, Any]
 
 
 def stage_task(
-    version: int, description: str, reads: Sequence[str], ignores: Sequence[str] = ()
+    version: int, description: str, reads: Sequence[str], ignores: Sequence[str] = (), name: str | None = None
 ) -> Callable[[Callable[..., StageResult]], Task[..., Result]]:
     """Make a task of a function that returns a StageResult.
 
@@ -38,20 +39,22 @@ def stage_task(
     Args:
         version, reads, ignores: see `StagePolicy`.
         description: one line for the UI.
+        name: of the stage, where the function is called something else.
     """
 
     def decorate(function: Callable[..., StageResult]) -> Task[..., Result]:
+        stage = name or function.__name__
+
         def run(timeout_s: float, files: dict[str, str], **parameters: Any) -> Result:  # noqa: ARG001  files: for the key
             started = time.monotonic()
             with time_limit(timeout_s):
                 result = function(**parameters)
             result = result.model_copy(update={"seconds": time.monotonic() - started})
-            shown = {name: value for name, value in result.figures.items() if not isinstance(value, list | dict)}
-            get_run_logger().info("%s: %s", function.__name__, ", ".join(f"{k} {v}" for k, v in shown.items()))
+            get_run_logger().info("%s: %s", stage, figures_in_words(result.figures))
             return result.within(Path(parameters["directory"])).model_dump(mode="json")
 
         return task(
-            name=function.__name__,
+            name=stage,
             version=str(version),
             description=description,
             cache_policy=StagePolicy(version=version, reads=reads, ignores=ignores),

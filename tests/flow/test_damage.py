@@ -62,7 +62,7 @@ ROUNDS: list[dict[str, Damage]] = [
         "train adapter/adapters.safetensors": altered,
     },
     {
-        "filter_problems problems.jsonl": with_a_broken_line,
+        "filter problems.jsonl": with_a_broken_line,
         "rollout rollouts/002.jsonl": gone,
         "train adapter/optimizer.safetensors": cut,
     },
