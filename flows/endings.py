@@ -3,16 +3,19 @@
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from prefect import get_client
+from prefect import get_client, get_run_logger
 from prefect.client.schemas.objects import FlowRun
 from prefect.flows import Flow
-from prefect.states import Cancelled, Completed, State
+from prefect.states import Cancelled, Completed, Failed, State
 
 from rlm_core.config_file import load_config
-from rlm_core.errors import Interrupted, RlmError
+from rlm_core.errors import Busy, Interrupted, RlmError, UsageError
 from tasks.events import tell
 
 _R = TypeVar("_R")
+
+MISTAKES = (UsageError, Busy)
+"""What is mended by asking for something else, or later: where in the code it was noticed tells nobody anything."""
 
 
 def completed(why: str, result: _R) -> _R:
@@ -21,6 +24,15 @@ def completed(why: str, result: _R) -> _R:
     It is a state of Prefect's. Who calls the flow is given what it holds: `result`.
     """
     return cast(_R, Completed(message=why, data=result))
+
+
+def mistaken(error: RlmError) -> dict[str, Any]:
+    """For a flow to return in the place of raising one of MISTAKES, of which Prefect would log the traceback.
+
+    The error is one line of the log and the state's message. Who calls the flow has it raised as ever.
+    """
+    get_run_logger().error("%s", error)
+    return cast(dict[str, Any], Failed(message=str(error), data=error))
 
 
 def when_stopped(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  Prefect's names

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow
 
 from flows.console import outlive_the_reader
-from flows.endings import completed
+from flows.endings import MISTAKES, completed, mistaken
 from rlm_core.config import Count, Positive, Temperature, Tokens
 from rlm_core.config_file import load_config
 from rlm_core.exams.order import order_exam
@@ -39,18 +39,21 @@ def exam(
         The path of the report, who was examined on what, whether it was there before, and its pass@k.
     """
     outlive_the_reader()
-    settings = load_config(config)
-    with stopping_on_signals():
-        order = order_exam(settings, policy, suite, samples, temperature, max_tokens, seed)
-        result = unplaced(evaluate, settings.prefect, task_run_name=f"{order.who} on {suite}")(
-            timeout_s=settings.prefect.evaluate_timeout_s,
-            files={},
-            **order.parameters(),
+    try:
+        settings = load_config(config)
+        with stopping_on_signals():
+            order = order_exam(settings, policy, suite, samples, temperature, max_tokens, seed)
+            result = unplaced(evaluate, settings.prefect, task_run_name=f"{order.who} on {suite}")(
+                timeout_s=settings.prefect.evaluate_timeout_s,
+                files={},
+                **order.parameters(),
+            )
+        sat = results_of(result, order.directory)
+        figures: dict[str, Any] = sat.figures
+        before = ", as it was sat before" if figures["reused"] else ""
+        return completed(
+            f"{policy} on {suite}: pass@1 {figures['pass_at']['1']:.3f}{before}",
+            {"report": sat.files["report"].path, **figures},
         )
-    sat = results_of(result, order.directory)
-    figures: dict[str, Any] = sat.figures
-    before = ", as it was sat before" if figures["reused"] else ""
-    return completed(
-        f"{policy} on {suite}: pass@1 {figures['pass_at']['1']:.3f}{before}",
-        {"report": sat.files["report"].path, **figures},
-    )
+    except MISTAKES as error:
+        return mistaken(error)

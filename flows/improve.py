@@ -11,7 +11,7 @@ from prefect.context import FlowRunContext
 from pydantic import Field
 
 from flows.console import outlive_the_reader
-from flows.endings import completed, when_stopped
+from flows.endings import MISTAKES, completed, mistaken, when_stopped
 from flows.iterate import iterate
 from rlm_core.config_file import load_config
 from rlm_core.phrases import counted
@@ -55,11 +55,14 @@ def improve(
         ended = f"skipped: it is {late:.1f} hours late, and late_hours is {late_hours:g}"
         return _ended(ended, Series(SeriesLimits()))
     series = Series(SeriesLimits(iterations, stalled_after, hours))
-    with stopping_on_signals():
-        ended = _run(config, series, pause_s)
-    if series.stalled:
-        tell("stalled", load_config(config).project, {"reason": ended, "outcomes": series.outcomes})
-    return _ended(ended, series)
+    try:
+        with stopping_on_signals():
+            ended = _run(config, series, pause_s)
+        if series.stalled:
+            tell("stalled", load_config(config).project, {"reason": ended, "outcomes": series.outcomes})
+        return _ended(ended, series)
+    except MISTAKES as error:
+        return mistaken(error)
 
 
 def _run(config: str, series: Series, pause_s: float) -> str:

@@ -6,7 +6,7 @@ from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.console import outlive_the_reader
-from flows.endings import completed, when_crashed, when_failed
+from flows.endings import MISTAKES, completed, mistaken, when_crashed, when_failed
 from flows.extras import require_runner
 from flows.live import progress_in_log
 from flows.names import name_this_run
@@ -37,30 +37,33 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
         The gate's decision and the iteration's summary, as JSON data.
     """
     outlive_the_reader()
-    settings = load_config(config)
-    require_runner(settings.prefect)
-    require_trackers(settings.trackers)
-    with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
-        iteration = begin(settings)
-        name = f"{iteration.project_name} · iteration {iteration.number}"
-        name_this_run(name)
-        catch_up(iteration, settings)
-        stages = Stages(iteration, settings)
-        proposals = stages.generate()
-        mutants = stages.mutate(proposals)
-        problems = stages.filter(proposals, mutants)
-        rollouts, verdicts = stages.rollout_and_verify(problems)
-        trained = stages.train(rollouts, verdicts)
-        exams = stages.evaluate(trained)
-        concluded = stages.gate(
-            generated=proposals,
-            mutated=mutants,
-            filtered=problems,
-            rollouts=rollouts,
-            verdicts=verdicts,
-            trained=trained,
-            exams=exams,
-        )
-        decision = concluded["decision"]
-        name_this_run(f"{name} · {decision['outcome']}")
-        return completed(f"{decision['outcome']}: {decision['reason']}", concluded)
+    try:
+        settings = load_config(config)
+        require_runner(settings.prefect)
+        require_trackers(settings.trackers)
+        with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
+            iteration = begin(settings)
+            name = f"{iteration.project_name} · iteration {iteration.number}"
+            name_this_run(name)
+            catch_up(iteration, settings)
+            stages = Stages(iteration, settings)
+            proposals = stages.generate()
+            mutants = stages.mutate(proposals)
+            problems = stages.filter(proposals, mutants)
+            rollouts, verdicts = stages.rollout_and_verify(problems)
+            trained = stages.train(rollouts, verdicts)
+            exams = stages.evaluate(trained)
+            concluded = stages.gate(
+                generated=proposals,
+                mutated=mutants,
+                filtered=problems,
+                rollouts=rollouts,
+                verdicts=verdicts,
+                trained=trained,
+                exams=exams,
+            )
+            decision = concluded["decision"]
+            name_this_run(f"{name} · {decision['outcome']}")
+            return completed(f"{decision['outcome']}: {decision['reason']}", concluded)
+    except MISTAKES as error:
+        return mistaken(error)

@@ -4,12 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prefect import Flow, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun
 
+import flows.iterate
 from flows.exam import exam
 from flows.improve import improve
+from flows.iterate import iterate
+from rlm_core.errors import ProblemError
 from tests import tiny
 from tests.conftest import MakeConfig
 
@@ -52,3 +56,46 @@ def test_an_exam_says_who_sat_what_and_the_score(make_config: MakeConfig, tmp_pa
     assert says(run) == ("Completed", f"reference on {suite}: pass@1 1.000")
     run, _ = ended(exam, **given)
     assert says(run) == ("Completed", f"reference on {suite}: pass@1 1.000, as it was sat before")
+
+
+def with_traceback(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.exc_info]
+
+
+def test_a_users_mistake_is_one_line_of_the_log_and_the_states_message(
+    make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a series and its iteration; who calls it from Python, as the command line does, has the error itself."""
+    config = make_config(evaluate={"benchmark": "nowhere.jsonl"})
+    run, result = ended(improve, str(config), iterations=1)
+    with pytest.raises(ProblemError) as caught:
+        result()
+    told = str(caught.value)
+    assert "nowhere.jsonl" in told
+    assert says(run) == ("Failed", told)
+    assert [says(child) for child in children(run)] == [("Failed", told)]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [told, told]
+    assert with_traceback(caplog) == []
+
+
+def test_an_exam_of_nobody_is_one_line_of_the_log_and_the_states_message(
+    make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, _ = ended(exam, str(make_config()), policy="nobody")
+    name, message = says(run)
+    assert name == "Failed"
+    assert message is not None
+    assert message.startswith("there is no policy 'nobody': ")
+    assert with_traceback(caplog) == []
+
+
+def test_a_bug_keeps_its_traceback(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def begin(_: Any) -> Any:
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr(flows.iterate, "begin", begin)
+    run, _ = ended(iterate, str(make_config()))
+    assert says(run) == ("Failed", "Flow run encountered an exception: RuntimeError: a bug of ours")
+    assert with_traceback(caplog) == ["Encountered exception during execution: RuntimeError('a bug of ours')"]

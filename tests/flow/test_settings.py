@@ -206,7 +206,7 @@ class Recorded:
 
     def __call__(self, timeout_s: float, files: dict[str, str], **given: Any) -> dict[str, Any]:
         assert timeout_s
-        stage = self._stage.name.removesuffix("_problems")
+        stage = self._stage.name
         self._names[stage].add(self._stage.cache_policy.result_name(stage, files, given))
         made = FileRef(path="made", sha256="0")
         return StageResult(files={"problems": made}, figures={"problems": 1}).model_dump(mode="json")
