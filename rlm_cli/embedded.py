@@ -25,8 +25,8 @@ _SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
 
-_TOLD_BY = ("prefect.task_runs", "prefect.flow_runs", "rlm_core")
-"""Loggers whose warnings a person at the terminal should see."""
+_TOLD_BY = ("prefect.task_runs", "prefect.flow_runs")
+"""Loggers whose warnings a person at the terminal should see. What the core warns of is in the flow run's log."""
 
 
 def make_prefect_ready(watcher: Watcher) -> None:

@@ -58,7 +58,7 @@ def judge_rollouts(
 
         verdicts = _judge_all(judge_one, rollouts, workers, stage, part)
         verdicts = _judge_lost_ones_again(verdicts, rollouts, judge_one, stage)
-    return _judge_late_ones_again(verdicts, rollouts, asked, section)
+    return _judge_late_ones_again(verdicts, rollouts, asked, section, stage)
 
 
 class _Benches:
@@ -120,7 +120,11 @@ def _judge_lost_ones_again(
 
 
 def _judge_late_ones_again(
-    verdicts: Sequence[Verdict], rollouts: Sequence[Rollout], problems: Mapping[str, Problem], section: VerifySection
+    verdicts: Sequence[Verdict],
+    rollouts: Sequence[Rollout],
+    problems: Mapping[str, Problem],
+    section: VerifySection,
+    stage: str,
 ) -> list[Verdict]:
     """The verdicts, those anew that failed by the wall clock: now one at a time, with no other answer beside them.
 
@@ -130,10 +134,12 @@ def _judge_late_ones_again(
     late = [number for number, verdict in enumerate(verdicts) if not verdict.passed and verdict.usage.ran_out_of_clock]
     if not late:
         return judged
+    _log.warning("%s: %d answers that were late by the clock alone are judged again, one by one", stage, len(late))
     patience = min(section.limits.patience, _PATIENCE_WHEN_ALONE)
     alone = section.model_copy(update={"limits": section.limits.model_copy(update={"patience": patience})})
     with open_bench(alone, problems.values()) as bench:
         for number in late:
+            progress.check(stage)
             problem = problems[rollouts[number].problem_id]
             judged[number] = judge_rollout(bench, rollouts[number], problem, section.partial_credit)
     return judged

@@ -1,5 +1,6 @@
 """A sandbox: its zygotes, kept alive over many jobs, one job at a time."""
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from rlm_core.sandbox.zygote import Role, Zygote, ZygoteFault
 
 T = TypeVar("T")
 _ATTEMPTS = 2
+_log = logging.getLogger(__name__)
 
 
 class Zygotes:
@@ -93,6 +95,7 @@ class Sandbox:
                 except ZygoteFault as fault:
                     if attempt == _ATTEMPTS:
                         raise InfrastructureFault(f"{self.name}: {fault}") from fault
+                    _log.warning("%s: started anew, and what ran in it is run again: %s", self.name, fault)
             raise AssertionError("unreachable")
 
     def _run_once(self, job: Callable[[Zygotes], T]) -> T:

@@ -6,6 +6,7 @@ of `1e999999999` for a number of a billion digits, and a thread cannot be made t
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from rlm_core.errors import InfrastructureFault, ProblemError
+from rlm_core.errors import InfrastructureFault, ProblemError, one_line
 from rlm_core.files import digest
 from rlm_core.problems import JsonSchema, ReasoningGym
 from rlm_core.records import Record, Share
@@ -27,6 +28,7 @@ from rlm_core.sandbox.connection import Connection, Deadline
 from rlm_core.sandbox.inside import wire
 from rlm_core.sandbox.limits import Limits
 
+_log = logging.getLogger(__name__)
 _MODULE = "rlm_core.verifiers.scoring"
 _ROOT = Path(__file__).resolve().parents[2]
 _LARGEST_REPLY = 1 << 16
@@ -90,9 +92,11 @@ class Scorer:
             except TimeoutError:
                 self.close()
                 return Score(reason="it took too long to judge", late=True)
-            except (OSError, ValueError, ValidationError):
-                if self.close() == -signal.SIGXCPU:
+            except (OSError, ValueError, ValidationError) as error:
+                status = self.close()
+                if status == -signal.SIGXCPU:
                     return Score(reason="it took too long to judge")
+                _log.warning("the scorer ended with %d: %s", status, one_line(error))
         return Score(reason="judging it crashed, twice")
 
     def close(self) -> int:

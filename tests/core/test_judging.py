@@ -204,7 +204,9 @@ def test_progress_tells_how_many_were_judged_and_passed() -> None:
     ]
 
 
-def test_what_was_late_by_the_clock_is_judged_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_late_by_the_clock_is_judged_again_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A machine too busy to give an answer its CPU time does not make it wrong; one that sleeps stays wrong."""
     real, seen = judge, list[str]()
 
@@ -219,6 +221,7 @@ def test_what_was_late_by_the_clock_is_judged_again_alone(monkeypatch: pytest.Mo
     judged = judge_rollouts(rollouts, {SQUARE.id: SQUARE}, VerifySection())
     assert [verdict.status for verdict in judged] == ["passed", "failed", "failed"]
     assert seen == [RIGHT, THREE_OF_FOUR, ARGUMENT, RIGHT, ARGUMENT]
+    assert caplog.messages == ["verify: 2 answers that were late by the clock alone are judged again, one by one"]
 
 
 def test_an_answer_that_sleeps_is_told_from_one_that_works() -> None:

@@ -249,10 +249,11 @@ def test_it_ends_when_nobody_holds_it_any_more() -> None:
     assert not alive(pid)
 
 
-def test_one_that_was_killed_is_replaced_and_the_text_scored(scorer: Scorer) -> None:
+def test_one_that_was_killed_is_replaced_and_the_text_scored(scorer: Scorer, caplog: pytest.LogCaptureFixture) -> None:
     scorer.score(ANYTHING, "1")
     os.kill(pid_of(scorer), signal.SIGKILL)
     assert scorer.score(ANYTHING, "1").score == 1.0
+    assert [line.partition(": ")[0] for line in caplog.messages] == ["the scorer ended with -9"]
 
 
 def test_one_that_does_not_answer_is_given_up_in_time(scorer: Scorer) -> None:

@@ -205,6 +205,7 @@ def test_a_write_that_fails_fails_its_stage_and_is_made_up_for(
     disk.left = disk.seen.copy()
     assert {"*/config.json", "*/checkpoint.safetensors", "*/decision.json", "project/ledger.backup.sqlite"} < disk.left
     assert {"results/*", "rollouts/*.jsonl", "verdicts/*.jsonl", "exams/*.json", "commit of commit"} < disk.left
+    assert {"exams/*.000.part", "*/gate.md", "*/iteration.md", "*/learning.md", "*/metrics.jsonl"} < disk.left
     failures = []
     while disk.left:
         before = len(disk.left)

@@ -207,12 +207,16 @@ def test_a_zygote_that_died_or_hangs_is_replaced(fresh: Sandbox, factorial: Prob
 
 
 @each_sandbox
-def test_a_job_whose_zygote_dies_under_it_is_run_again(fresh: Sandbox, factorial: Problem) -> None:
+def test_a_job_whose_zygote_dies_under_it_is_run_again_which_is_said_with_its_cause(
+    fresh: Sandbox, factorial: Problem, caplog: pytest.LogCaptureFixture
+) -> None:
     slow = "import math, time\ndef solve(n):\n    time.sleep(0.1)\n    return math.factorial(n)\n"
     first = zygote_of(fresh)
     threading.Timer(0.15, os.killpg, (first, signal.SIGKILL)).start()
     assert judge_cases(fresh, slow, factorial).status == "passed"
     assert zygote_of(fresh) != first
+    [said] = caplog.messages
+    assert said.startswith(f"{fresh.name}: started anew, and what ran in it is run again: the sandbox's zygote ")
 
 
 @needs_landlock
