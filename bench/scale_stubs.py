@@ -85,7 +85,7 @@ def write_config(directory: Path, count: int) -> Path:
         "model": {"base": str(base)},
         "generate": {
             "problems": count,
-            "from_model": 0,
+            "sources": {"bank": 1},
             "bank": tiny.write_problems(directory / "bank.jsonl", problems(count, 1)),
             "prove_bank": False,
         },

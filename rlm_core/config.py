@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from rlm_core.proportions import shares
 from rlm_core.records import Share
 from rlm_core.sandbox.container import Container
 from rlm_core.sandbox.limits import Limits
@@ -32,6 +33,8 @@ Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 Domain = Literal["strings", "arrays", "maths", "dp", "graphs", "recursion"]
 DOMAINS: tuple[Domain, ...] = ("strings", "arrays", "maths", "dp", "graphs", "recursion")
+SourceName = Literal["model", "procedural", "bank"]
+"""The bank, and all of `proposers.PROPOSERS`."""
 AdapterKind = Literal["lora", "dora", "full"]
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
@@ -76,13 +79,13 @@ class GenerateSection(Section):
     """Where the iteration's problems come from."""
 
     problems: Positive = 12
-    """Problems that an iteration trains on; the bank fills up what the model's own proposals leave open."""
-    from_model: Count = 4
-    """Proposals that the model is asked for."""
-    from_procedural: Count = 0
-    """Proposals that are composed of primitives, new ones in each iteration; see docs/sources.md."""
+    """Problems that an iteration trains on."""
+    sources: Annotated[dict[SourceName, Weight], Field(min_length=1)] = {"model": 4, "bank": 8}
+    """Where they come from, each source with its weight: `model` invents some, `procedural` composes some of
+    primitives, `bank` is what people wrote. Weights that add up to `problems` are numbers of problems. The bank fills
+    up what the others leave open, whatever its weight; see docs/sources.md."""
     difficulty: Annotated[dict[Difficulty, Weight], Field(min_length=1)] = {1: 0.8, 2: 0.2}
-    """Difficulties of those, 1 for the easiest, each with its weight."""
+    """Difficulties of composed problems, 1 for the easiest, each with its weight."""
     bank: str = "bank:train"
     """Problems that are always at hand: `bank:train` or a problem file."""
     choice: Literal["useful", "uniform"] = "useful"
@@ -104,7 +107,12 @@ class GenerateSection(Section):
     @property
     def shows_corpus(self) -> bool:
         """Whether the model is asked for problems and shown solved ones."""
-        return bool(self.from_model and self.solved_examples)
+        return bool(self.counts.get("model") and self.solved_examples)
+
+    @property
+    def counts(self) -> dict[SourceName, int]:
+        """How many problems each source is to give; the bank gives the place of what is refused, too."""
+        return shares(self.problems, self.sources)
 
     @property
     def proves_bank(self) -> bool:

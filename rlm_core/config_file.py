@@ -64,7 +64,7 @@ def _describe(error: ValidationError) -> str:
     return text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
 
 
-_RENAMED = {"train.lora": "adapter"}
+_RENAMED = {"train.lora": "adapter", "generate.from_model": "sources", "generate.from_procedural": "sources"}
 """Settings that had another name, which is too different to be found by spelling."""
 
 

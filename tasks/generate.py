@@ -9,10 +9,10 @@ from tasks.stage import stage_task
 
 
 @stage_task(
-    version=6,
+    version=7,
     description="Problems are invented by the model and composed of primitives.",
     reads=["generate", "verify.sandbox", "verify.limits", "verify.container"],
-    ignores=["generate.choice", "generate.problems", "generate.prove_bank"],
+    ignores=["generate.choice", "generate.prove_bank"],
 )
 def generate(
     directory: str,

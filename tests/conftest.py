@@ -35,7 +35,7 @@ def make_config(tiny_model: Path, tmp_path: Path) -> MakeConfig:
     def make(**sections: dict[str, Any]) -> Path:
         content: dict[str, dict[str, Any]] = {
             "model": {"base": str(tiny_model)},
-            "generate": {"problems": 6, "from_model": 1, "max_tokens": 16, "bank": bank},
+            "generate": {"problems": 6, "sources": {"model": 1, "bank": 5}, "max_tokens": 16, "bank": bank},
             "mutate": {"parents": 1, "max_tokens": 16},
             "filter": {"max_similarity": 1.0},
             "rollout": {"group_size": 6, "max_tokens": 20, "shard_problems": 2},

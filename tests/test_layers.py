@@ -14,7 +14,7 @@ INSIDE = ROOT / "rlm_core" / "sandbox" / "inside"
 
 PACKAGES = (
     *("cpu", "sandbox", "verifiers", "selftest", "proposals", "sources", "model", "state"),
-    *("training", "serving", "exams", "pages", "trackers", "export", "starter", "mlxsmith"),
+    *("proposers", "training", "serving", "exams", "pages", "trackers", "export", "starter", "mlxsmith"),
 )
 """Of the core, each before those that may import it."""
 

@@ -84,6 +84,10 @@ def _mutants(count: int, theirs: Theirs) -> Becomes:
     return {"mutate.per_problem": count}, "mutate.parents says how many problems are mutated; there all were"
 
 
+def _tasks(count: int, _: Theirs) -> Becomes:
+    return {"generate.problems": count, "generate.sources": {"model": 1}}, "each is asked for by itself"
+
+
 def _domains(names: list[str], _: Theirs) -> Becomes:
     return {"generate.domains": ["maths" if name == "math" else name for name in names]}, ""
 
@@ -202,7 +206,7 @@ KEYS = {
     "serve.stream": Key(True, _not("a request says whether it wants a stream")),
     "rlm.iterations": Key(50, _not("`rlm run --iterations N`, or a parameter of the deployment `improve`; 0 goes on")),
     "rlm.sleep_between": Key(0, _not("pause_s, a parameter of the deployment `improve`")),
-    "rlm.tasks_per_iter": Key(80, _as("generate.problems", "generate.from_model", but="each is asked for by itself")),
+    "rlm.tasks_per_iter": Key(80, _tasks),
     "rlm.rollouts_per_task": Key(8, _as("rollout.group_size")),
     "rlm.attempts_per_task": Key(3, _not(_NO_EFFECT)),
     "rlm.corpus_max": Key(8000, _as("train.rehearsal.corpus_size")),

@@ -106,7 +106,8 @@ def test_the_default_model_in_every_stage(tmp_path: Path, capsys: pytest.Capture
 
 def _small_iteration_of_the_default_model(directory: Path) -> Path:
     settings = yaml.safe_load((Path(__file__).parents[1] / "slow" / "smoke.yaml").read_text())
-    settings["generate"]["from_procedural"] = 2  # the model's proposals may all be none, and nothing be filtered
+    # The model's proposals may all be none, and nothing be filtered.
+    settings["generate"]["sources"] = {"model": 1, "procedural": 2, "bank": 1}
     for kind in ("benchmark", "holdout"):
         problems = read_problems(f"bank:{kind}[starter]")[:_EXAM]
         settings["evaluate"][kind] = tiny.write_problems(directory / f"{kind}.jsonl", problems)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from rlm_core import generate
-from rlm_core.config import GenerateSection, VerifySection
+from rlm_core.config import GenerateSection, SourceName, VerifySection
 from rlm_core.examples import examples_for, problem_json, solved_problems
 from rlm_core.files import write_jsonl
 from rlm_core.problems import Problem, Regex
+from rlm_core.proposers import model
 from rlm_core.records import FileRef, PolicyRef
 from rlm_core.sources import read_problems
 from rlm_core.state.corpus import CorpusAnswer
@@ -93,9 +94,11 @@ def test_what_cannot_be_an_example_is_left_out() -> None:
     assert solved_problems([answer(asks_for_text), answer(long), answer(bare, "I do not know.")]) == []
 
 
-@pytest.mark.parametrize(("from_model", "solved_examples", "shows"), [(4, 2, True), (0, 2, False), (4, 0, False)])
-def test_the_corpus_is_read_only_where_it_is_shown(from_model: int, solved_examples: int, shows: bool) -> None:
-    assert GenerateSection(from_model=from_model, solved_examples=solved_examples).shows_corpus == shows
+@pytest.mark.parametrize(
+    ("source", "solved_examples", "shows"), [("model", 2, True), ("bank", 2, False), ("model", 0, False)]
+)
+def test_the_corpus_is_read_only_where_it_is_shown(source: SourceName, solved_examples: int, shows: bool) -> None:
+    assert GenerateSection(sources={source: 1}, solved_examples=solved_examples).shows_corpus == shows
 
 
 def test_the_generate_stage_shows_the_corpus_to_the_model(
@@ -107,9 +110,9 @@ def test_the_generate_stage_shows_the_corpus_to_the_model(
         turns.extend(turn for conversation in conversations for turn in conversation)
         return ["nothing"] * len(conversations)
 
-    monkeypatch.setattr(generate, "ask", ask)
+    monkeypatch.setattr(model, "ask", ask)
     corpus = FileRef.of(write_jsonl(tmp_path / "corpus.jsonl", [answer(problem) for problem in solved(6, "strings")]))
-    section = GenerateSection(from_model=4, domains=("strings", "dp"))
+    section = GenerateSection(problems=4, sources={"model": 1}, domains=("strings", "dp"))
     learner = PolicyRef(base=str(tiny_model), fingerprint="f")
     for given in (None, corpus):
         turns.clear()

@@ -4,25 +4,34 @@ import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rlm_core import generate
-from rlm_core.config import GenerateSection, VerifySection
+from rlm_core.config import FilterSection, GenerateSection, SourceName, VerifySection
+from rlm_core.config_file import load_config, parse_config
+from rlm_core.errors import ConfigError
 from rlm_core.examples import problem_json
 from rlm_core.files import read_jsonl
-from rlm_core.generate import proposal_turns, propose, run, used_up
+from rlm_core.filter import filter_proposals
+from rlm_core.generate import run
 from rlm_core.model.decoding import Completion, Request
 from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.proposals.known import KnownProblems
 from rlm_core.proposals.parse import collect, parse_proposal
+from rlm_core.proposals.proof import open_prover
+from rlm_core.proposers import PROPOSERS, model
+from rlm_core.proposers.model import invented, proposal_turns
+from rlm_core.proposers.procedural import used_up
 from rlm_core.records import PolicyRef, Rejection
 from rlm_core.sources import read_problems
+from tests.doc_page import steps
 
 MODEL = Provenance(source="model")
+NOBODY = PolicyRef(base="none", fingerprint="none")
 PROPOSAL: dict[str, Any] = {
     "id": "add",
     "description": "adds a and b.",
@@ -249,8 +258,8 @@ class Scripted:
 
 def test_domains_rotate_and_every_proposal_has_its_own_example_and_seed() -> None:
     policy: Any = Scripted(JSON)
-    section = GenerateSection(from_model=5, domains=("graphs", "strings"))
-    problems, rejections = propose(policy, section, read_problems("bank:train"), seed=3)
+    section = GenerateSection(domains=("graphs", "strings"))
+    problems, rejections = invented(policy, 5, section, read_problems("bank:train"), seed=3)
     assert [problem.domain for problem in problems] == ["graphs", "strings", "graphs", "strings", "graphs"]
     assert rejections == []
     assert len(set(policy.seeds)) == 5
@@ -263,27 +272,58 @@ def test_domains_rotate_and_every_proposal_has_its_own_example_and_seed() -> Non
 
 def test_the_rotation_goes_on_in_the_next_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     section = GenerateSection()
-    assert section.from_model < len(section.domains)
-    monkeypatch.setattr(generate, "device_policy", lambda *_: nullcontext(Scripted(JSON)))
+    assert section.counts["model"] == 4 < len(section.domains)
+    monkeypatch.setattr(model, "device_policy", lambda *_: nullcontext(Scripted(JSON)))
     domains: list[str] = []
     for iteration in (1, 2, 3):
-        nobody = PolicyRef(base="none", fingerprint="none")
-        result = run(tmp_path / str(iteration), nobody, section, VerifySection(), 1, iteration)
+        result = run(tmp_path / str(iteration), NOBODY, section, VerifySection(), 1, iteration)
         domains += [problem.domain for problem in read_jsonl(Path(result.files["problems"].path), Problem)]
     assert domains == [*section.domains, *section.domains]
 
 
-def test_without_proposals_wanted_the_model_is_not_asked() -> None:
-    policy: Any = SimpleNamespace()
-    assert propose(policy, GenerateSection(from_model=0), [PROBLEM], seed=0) == ([], [])
+def test_a_source_without_a_share_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROPOSERS:
+        monkeypatch.setitem(PROPOSERS, name, lambda *_: pytest.fail("it was asked"))
+    result = run(tmp_path, NOBODY, GenerateSection(sources={"bank": 1}), VerifySection(), 1, 1)
+    assert result.figures == {"problems": 0, "rejections": 0, "asked": 0}
+
+
+def test_every_source_of_the_config_is_there_and_the_bank_proposes_nothing() -> None:
+    assert set(get_args(SourceName)) == {*PROPOSERS, "bank"}
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("quick", {"model": 4, "procedural": 32, "bank": 12}),
+        ("learn", {"procedural": 36, "bank": 12}),
+        ("nightly", {"model": 16, "bank": 32}),
+    ],
+)
+def test_the_configs_weights_are_numbers_of_problems(name: str, counts: dict[str, int]) -> None:
+    """Measured runs rest on them."""
+    assert load_config(Path(__file__).parents[2] / "configs" / f"{name}.yaml").generate.counts == counts
+
+
+def test_weights_are_shares_of_the_problems_whatever_they_add_up_to() -> None:
+    assert GenerateSection(problems=10, sources={"bank": 1, "model": 0.5, "procedural": 0.5}).counts == {
+        "bank": 5,
+        "model": 3,
+        "procedural": 2,
+    }
+
+
+@pytest.mark.parametrize("former", ["from_model", "from_procedural"])
+def test_who_has_the_former_settings_is_told_the_new_one(former: str) -> None:
+    with pytest.raises(ConfigError, match=rf"generate\.{former}: unknown setting; did you mean sources\?"):
+        parse_config({"generate": {former: 4}})
 
 
 def test_procedural_proposals_need_no_model_and_are_others_in_the_next_iteration(tmp_path: Path) -> None:
-    section = GenerateSection(from_model=0, from_procedural=8, difficulty={1: 3.0, 2: 1.0})
-    nobody = PolicyRef(base="none", fingerprint="none")
+    section = GenerateSection(problems=8, sources={"procedural": 1}, difficulty={1: 3.0, 2: 1.0})
 
     def made(iteration: int, place: str) -> list[Problem]:
-        result = run(tmp_path / place, nobody, section, VerifySection(), 1, iteration)
+        result = run(tmp_path / place, NOBODY, section, VerifySection(), 1, iteration)
         return list(read_jsonl(Path(result.files["problems"].path), Problem))
 
     first = made(1, "first")
@@ -294,9 +334,31 @@ def test_procedural_proposals_need_no_model_and_are_others_in_the_next_iteration
 
 
 def test_that_a_difficulty_is_used_up_is_said() -> None:
-    section = GenerateSection(from_procedural=4, difficulty={1: 1.0, 2: 1.0})
+    weights = {1: 1.0, 2: 1.0}
     composed = [PROBLEM.model_copy(update={"difficulty": level}) for level in ("1", "1", "2")]
-    [rejection] = used_up(composed, section)
+    [rejection] = used_up(composed, 4, weights)
     assert (rejection.stage, rejection.rule, rejection.value, rejection.limit) == ("generate", "used_up", 1, 2)
     assert rejection.reason.startswith("1 of 2 composed problems of difficulty 2:")
-    assert used_up([*composed, composed[-1]], section) == []
+    assert used_up([*composed, composed[-1]], 4, weights) == []
+
+
+def test_the_source_of_the_page_is_asked_by_its_weight_and_what_it_gives_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that docs/sources.md has as an example."""
+    page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text()
+    [code] = [content for what, name, content in steps(page) if (what, name) == ("write", "tables.py")]
+    tables = ModuleType("tables")
+    exec(compile(code, "tables.py", "exec"), tables.__dict__)
+    proposers: Any = PROPOSERS
+    monkeypatch.setitem(proposers, "tables", tables.propose)
+    section = GenerateSection().model_copy(update={"problems": 4, "sources": {"tables": 1.0, "bank": 1.0}})
+    names: list[str] = []
+    for iteration in (1, 2):
+        result = run(tmp_path, NOBODY, section, VerifySection(), 1, iteration)
+        proposals = list(read_jsonl(Path(result.files["problems"].path), Problem))
+        names += [problem.entry_point for problem in proposals]
+    assert names == ["times_2", "times_3", "times_4", "times_5"]
+    with open_prover(VerifySection()) as prover:
+        kept, refused = filter_proposals(proposals, [], 2, KnownProblems({}), FilterSection(), prover)
+    assert (kept, refused) == (proposals, [])

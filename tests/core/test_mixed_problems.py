@@ -16,6 +16,7 @@ from rlm_core.model.decoding import Request
 from rlm_core.model.draws import Sampling
 from rlm_core.model.policy import Policy
 from rlm_core.problems import Problem
+from rlm_core.proposers import model
 from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
 from rlm_core.rounds import Shard
 from rlm_core.sandbox import Limits
@@ -168,11 +169,11 @@ def test_only_problems_with_cases_are_examples_and_parents(
         shown.append(problem)
         return "{}"
 
-    monkeypatch.setattr(generate, "problem_json", noted)
+    monkeypatch.setattr(model, "problem_json", noted)
     monkeypatch.setattr(mutate, "problem_json", noted)
     incumbent = PolicyRef(base=str(tiny_model), fingerprint="f")
     bank = tiny.write_problems(tmp_path / "bank.jsonl", MIXED)
-    section = GenerateSection(bank=bank, from_model=2, max_tokens=4)
+    section = GenerateSection(bank=bank, problems=2, sources={"model": 1}, max_tokens=4)
     proposals = generate.run(tmp_path, incumbent, section, VerifySection(), 1, 1).files["problems"]
     assert [problem.id for problem in shown] == [CODE.id] * 2
     shown.clear()
@@ -184,7 +185,12 @@ def test_a_bank_without_cases_still_makes_an_iteration(tiny_model: Path, tmp_pat
     incumbent = PolicyRef(base=str(tiny_model), fingerprint="f")
     bank = tiny.write_problems(tmp_path / "bank.jsonl", [NUMBER, WORDS])
     made = generate.run(
-        tmp_path, incumbent, GenerateSection(bank=bank, from_model=1, max_tokens=4), VerifySection(), 1, 1
+        tmp_path,
+        incumbent,
+        GenerateSection(bank=bank, problems=1, sources={"model": 1}, max_tokens=4),
+        VerifySection(),
+        1,
+        1,
     )
     assert made.figures["problems"] == 0
     mutants = mutate.run(tmp_path, incumbent, made.files["problems"], bank, MutateSection(max_tokens=4), 0, 1)

@@ -50,7 +50,7 @@ def test_what_the_file_leaves_alone_keeps_that_tools_default(tmp_path: Path) -> 
     assert config.train.learning_rate == 2e-4
     assert config.rollout.group_size == 8
     assert config.gate.rule == "strict"
-    assert (config.generate.problems, config.generate.from_model) == (80, 80)
+    assert (config.generate.problems, config.generate.counts) == (80, {"model": 80})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_the_file_leaves_alone_keeps_that_tools_default(tmp_path: Path) -> 
         ({"rft": {"kl_coeff": 0.1, "reference_model": "m"}, "model": {"id": "m"}}, "train.kl_weight", 0.1),
         ({"rft": {"temperature": 0.5}}, "generate.temperature", 0.5),
         ({"infer": {"top_k": 40}}, "rollout.top_k", 40),
-        ({"rlm": {"tasks_per_iter": 7}}, "generate.from_model", 7),
+        ({"rlm": {"tasks_per_iter": 7}}, "generate.problems", 7),
         ({"rlm": {"mix_old_ratio": 0.25}}, "train.rehearsal.share", 0.25),
         ({"rlm": {"hard_ratio": 0.75}}, "train.rehearsal.hard_share", 0.75),
         ({"rlm": {"mutations_per_task": 2}}, "mutate.per_problem", 2),

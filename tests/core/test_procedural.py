@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.filter import filter_proposals
 from rlm_core.problems import Problem
+from rlm_core.proportions import shares
 from rlm_core.proposals.known import KnownProblems, repeats
 from rlm_core.proposals.proof import open_prover
 from rlm_core.proposals.rules import RULES
@@ -23,7 +24,7 @@ from rlm_core.sources.procedural import problems, source
 from rlm_core.sources.procedural.compose import STARTS, STEPS, Link, Program, draw
 from rlm_core.sources.procedural.inputs import RANGES
 from rlm_core.sources.procedural.primitives import Argument, Step
-from rlm_core.sources.procedural.source import Known, probes, problems_of, shares
+from rlm_core.sources.procedural.source import Known, probes, problems_of
 from rlm_core.sources.procedural.trial import run_programs
 from rlm_core.sources.procedural.wording import prompt
 from rlm_core.verifiers.cases import judge_cases, run_cases

@@ -13,13 +13,14 @@ import rlm_core.rollout
 import tasks.gate
 from flows.iterate import iterate
 from rlm_cli.status import show_outcome
-from rlm_core import generate, progress
+from rlm_core import progress
 from rlm_core.errors import Busy, InfrastructureFault, Interrupted, ProblemError, UsageError
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.loading import load_policy
 from rlm_core.model.tensors import read_tensors
 from rlm_core.problems import Problem
 from rlm_core.progress import Progress
+from rlm_core.proposers import model
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.state.corpus import CorpusAnswer
 from rlm_core.state.ledger import Ledger, open_ledger
@@ -125,7 +126,7 @@ def test_an_iteration_leaves_a_decision_that_its_directory_explains(make_config:
 def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_says_so(
     make_config: MakeConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = make_config(generate={"from_model": 3, "from_procedural": 2}, mutate={"parents": 2})
+    config = make_config(generate={"sources": {"model": 3, "procedural": 2, "bank": 1}}, mutate={"parents": 2})
     result = iterate(str(config))
     summary = Summary.model_validate(result["summary"])
     assert summary.rejections_by_rule["well_formed"] == 5
@@ -169,11 +170,12 @@ def test_whatever_a_model_calls_its_problems_nothing_is_written_elsewhere(
         return json.dumps(content)
 
     texts = [proposal(number, hostile) for number, hostile in enumerate(HOSTILE)]
-    monkeypatch.setattr(generate, "ask", lambda *_: texts)
+    monkeypatch.setattr(model, "ask", lambda *_: texts)
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    wanted = {"from_model": len(HOSTILE), "problems": len(HOSTILE) + 5}  # the bank's ones are learnt from
+    sources = {"model": len(HOSTILE), "bank": 5}  # the bank's ones are learnt from
+    wanted = {"sources": sources, "problems": sum(sources.values())}
     config = make_config(generate=wanted, mutate={"parents": 0, "of_solutions": 0})
     before = set(tmp_path.iterdir())
     iterate(str(config))
@@ -194,7 +196,7 @@ def test_useless_groups_are_replaced_up_to_the_budget_and_not_again_when_it_is_c
     """The reserve's problems are answered, judged, trained on and counted like the iteration's own."""
     bank = tiny.write_problems(tmp_path / "many.jsonl", [tiny.problem(2, i) for i in range(12)])
     config = make_config(
-        generate={"problems": 4, "from_model": 0, "bank": bank},
+        generate={"problems": 4, "sources": {"bank": 1}, "bank": bank},
         mutate={"parents": 0},
         rollout={"resample_budget": 1.0, "group_size": 2},
     )

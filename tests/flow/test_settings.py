@@ -46,9 +46,8 @@ READERS = {
     "seed": "generate mutate filter rollout train evaluate",
     "model.base": NOBODY,
     "model.adapter": NOBODY,
-    "generate.problems": "filter",
-    "generate.from_model": "generate",
-    "generate.from_procedural": "generate",
+    "generate.problems": "generate filter",
+    "generate.sources": "generate",
     "generate.difficulty": "generate",
     "generate.bank": "generate mutate filter",
     "generate.choice": "filter",
@@ -109,6 +108,7 @@ OTHER_VALUES: dict[str, Any] = {
     "generate.bank": "bank:holdout",
     "generate.choice": "uniform",
     "generate.domains": ["maths"],
+    "generate.sources": {"procedural": 1.0},
     "generate.difficulty": {"3": 1.0},
     "filter.majority.answers": 5,
     "filter.prompt_chars": [1, 3_000],
@@ -271,8 +271,8 @@ def test_each_suite_is_an_exam_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_another_corpus_asks_those_stages_again_that_show_or_rehearse_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for content, expected in (
         ({}, {"generate"}),
-        ({"generate": {"from_model": 0}}, set()),
-        ({"generate": {"from_model": 0}, "train": {"rehearsal": {"share": 0.2}}}, {"train"}),
+        ({"generate": {"sources": {"bank": 1}}}, set()),
+        ({"generate": {"sources": {"bank": 1}}, "train": {"rehearsal": {"share": 0.2}}}, {"train"}),
     ):
         config = Config.parse(content)
         one, other = (

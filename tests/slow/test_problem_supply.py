@@ -14,7 +14,7 @@ NOBODY = PolicyRef(base="none", fingerprint="none")
 
 
 def test_500_problems_are_made_proved_and_filtered_in_five_minutes(tmp_path: Path) -> None:
-    section = GenerateSection(from_model=0, from_procedural=450, difficulty={1: 1.0, 2: 1.0, 3: 1.0})
+    section = GenerateSection(problems=450, sources={"procedural": 1}, difficulty={1: 1.0, 2: 1.0, 3: 1.0})
     no_model = MutateSection(parents=0, per_problem=0, of_solutions=50)
     verify = VerifySection()
     started = time.perf_counter()
@@ -24,7 +24,7 @@ def test_500_problems_are_made_proved_and_filtered_in_five_minutes(tmp_path: Pat
         tmp_path,
         tmp_path / "project",
         [made, mutants],
-        section,
+        section.model_copy(update={"problems": 1}),  # nothing of the bank
         {"benchmark": "bank:benchmark", "holdout": "bank:holdout"},
         FilterSection(),
         verify,

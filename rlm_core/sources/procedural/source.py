@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from rlm_core.problems import Case, Problem, Provenance
+from rlm_core.proportions import shares
 from rlm_core.proposals.known import KnownProblems
 from rlm_core.sandbox import Sandbox
 from rlm_core.seeds import derive_seed
@@ -75,15 +76,6 @@ def problems(
         made = [problem for difficulty, walk in walks.items() for problem in islice(walk, wanted[difficulty])]
     order = np.random.default_rng(derive_seed(seed, iteration, "procedural")).permutation(len(made))
     return [made[i] for i in order]
-
-
-def shares(count: int, weights: Mapping[int, float]) -> dict[int, int]:
-    """So many in all, divided in proportion to the weights; what rounding leaves goes to the largest remainders."""
-    exact = {key: count * weight / sum(weights.values()) for key, weight in weights.items()}
-    whole = {key: int(share) for key, share in exact.items()}
-    for key in sorted(exact, key=lambda key: whole[key] - exact[key])[: count - sum(whole.values())]:
-        whole[key] += 1
-    return whole
 
 
 @dataclass
