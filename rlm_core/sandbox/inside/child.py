@@ -35,6 +35,8 @@ from .words import words
 
 MODULE = "main"
 """Name that the code is loaded under; not `__main__`, so that a main guard does not run."""
+_FILE = f"{MODULE}.py"
+"""What the code is said to be from. There is no such file, but Python looks into it for the line of a SyntaxError."""
 
 _BUILTIN_EXCEPTIONS = {kind: name for name, kind in EXCEPTIONS.items()}
 _Answer = tuple[str, Any]
@@ -118,7 +120,7 @@ class Child:
         self._text_chars = limits["text_chars"]
         self._output = _Bounded(limits["output_kb"] << 10)
         self._stream = io.TextIOWrapper(io.BufferedWriter(self._output), "utf-8", "backslashreplace")
-        self._watch = _Watch([*rules["readable"], *rules["devices"]])
+        self._watch = _Watch([*rules["readable"], *rules["devices"], _FILE])
         self._module = types.ModuleType(MODULE)
         self._served = Served(self._module, limits, self._answer, lambda: wire.receive(self._descriptor))
         self._entry_point = ""
@@ -151,7 +153,7 @@ class Child:
         random.seed(0)  # every child is a fork of one zygote, and a verdict should not depend on chance
 
     def _load(self, request: dict[str, Any]) -> _Answer:
-        code = compile(request["code"], f"{MODULE}.py", "exec", dont_inherit=True)
+        code = compile(request["code"], _FILE, "exec", dont_inherit=True)
         exec(code, self._module.__dict__)
         self._entry_point = request["entry_point"]
         found = self._entry_point is None or callable(self._module.__dict__.get(self._entry_point))

@@ -102,6 +102,7 @@ def test_code_that_does_not_load_says_why(sandbox: Sandbox, code: str, reason: s
     judgement = judge_cases(sandbox, code, problem(expects(1), expects(2)))
     assert (judgement.status, judgement.reason) == ("failed", reason)
     assert [result.outcome for result in judgement.cases] == ["not_run", "not_run"]
+    assert judgement.usage.blocked == (), "Python's own search for the line of a SyntaxError is no attempt of the code"
 
 
 def test_every_case_gets_its_own_input(sandbox: Sandbox) -> None:
