@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rlm_core.inventions import in_words
-from rlm_core.phrases import counted, megabytes, p_text, scores, useful_groups
+from rlm_core.phrases import COLUMNS, counted, megabytes, minute, p_text, scores, useful_groups
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
 from rlm_core.state.project import Project
@@ -73,12 +73,17 @@ def show_status(project: Project, ledger: Ledger) -> None:
             "incumbent": _adapter(incumbent),
             **_pointers(ledger),
             "iterations": f"{len(history)} finished, {sum(i.decision.accepted for i in history)} accepted",
+            **({"the last": _decided(history[-1].decision)} if history else {}),
             "best score": "none accepted yet" if past.best is None else f"{past.best:.3f} on the benchmark",
             "corpus": f"{ledger.corpus_size()} passed answers",
             "disk": megabytes(size_of(project.root)),
-            "next": f"iteration {ledger.next_iteration()}",
+            "next": f"iteration {ledger.next_iteration()}, by `rlm run`; `rlm history` has those before",
         }
     )
+
+
+def _decided(decision: GateDecision) -> str:
+    return f"iteration {decision.iteration}, {decision.outcome}: {decision.reason}"
 
 
 def _pointers(ledger: Ledger) -> dict[str, str]:
@@ -101,13 +106,13 @@ def show_history(ledger: Ledger, as_json: bool) -> None:
         for iteration in ledger.history():
             print(json.dumps(iteration.model_dump(mode="json")))
         return
-    table = Table("iteration", "ended", "pass rate", "benchmark", "holdout", "decision", "reason")
+    table = Table("", "ended", "passed", "benchmark", "holdout", "decision", "reason", caption=COLUMNS)
     rollbacks = [move for move in ledger.moves() if move.name == "accepted" and move.cause == "rollback"]
     for iteration in ledger.history():
         decision = iteration.decision
         table.add_row(
             str(iteration.number),
-            iteration.ended,
+            minute(iteration.ended),
             f"{iteration.summary['pass_rate']:.1%}",
             scores(decision.benchmark),
             scores(decision.holdout),
@@ -116,7 +121,7 @@ def show_history(ledger: Ledger, as_json: bool) -> None:
         )
         for move in rollbacks:
             if move.iteration == iteration.number:
-                table.add_row("", move.time, "", "", "", "rollback", f"to {_adapter(move.adapter)}")
+                table.add_row("", minute(move.time), "", "", "", "rollback", f"to {_adapter(move.adapter)}")
     _console.print(table)
 
 

@@ -7,6 +7,14 @@ from pydantic import JsonValue
 from rlm_core.records import SuiteComparison
 from rlm_core.summary import Summary
 
+COLUMNS = "passed: the training's answers; benchmark and holdout: pass@1 of the incumbent → of the candidate"
+"""What is in the columns of a table of iterations."""
+
+
+def minute(time: str) -> str:
+    """An ISO time as people read one in a list: `01-04 02:00`."""
+    return time[5:16].replace("T", " ")
+
 
 def counted(counts: Mapping[str, int]) -> str:
     """`7 (1 min_cases, 6 well_formed)`"""

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from rlm_core.errors import StageFailed
 from rlm_core.pages.curve import points, svg
 from rlm_core.pages.iteration_page import iteration_page, read_ended
-from rlm_core.pages.learning_page import learning_page
+from rlm_core.pages.learning_page import LEGEND, learning_page
 from rlm_core.state.ledger import FinishedIteration, Ledger
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
@@ -36,7 +36,7 @@ def html_report(project: Project, ledger: Ledger) -> str:
     """Curve and history, and the pages of the newest iterations."""
     name, history = project.root.absolute().name, ledger.history()
     head = _html(learning_page(name, history, picture=False))
-    figure = f"<figure>{svg(points(history))}</figure>"
+    figure = f"<figure>{svg(points(history))}<figcaption>{escape(LEGEND)}</figcaption></figure>"
     iterations = "\n".join(_folded(project, entry) for entry in reversed(history[-_SHOWN:]))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -73,6 +73,17 @@ def test_the_report_is_one_file_that_fetches_and_runs_nothing(project: Project, 
 
 
 @pytest.mark.usefixtures("project")
+def test_status_and_history_say_why_the_gate_decided_so(rlm: Rlm) -> None:
+    said = rlm("status", *CONFIG).out
+    reason = decision(2, "rejected", 0.2, 0.21).reason
+    assert f"iteration 2, rejected: {reason}" in said
+    assert "iteration 3, by `rlm run`" in said
+    table = rlm("history", *CONFIG).out
+    assert "pass@1 of the incumbent → of the candidate" in " ".join(table.split())
+    assert re.search(r"│ 2 +│ \d\d-\d\d \d\d:\d\d +│", table)
+
+
+@pytest.mark.usefixtures("project")
 def test_an_iteration_is_shown_with_its_suspects(rlm: Rlm) -> None:
     printed = rlm("show", "2", "--markdown", *CONFIG).out
     assert printed.startswith("# Iteration 2: rejected")

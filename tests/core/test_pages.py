@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rlm_core.pages.curve import points, svg, thinned
 from rlm_core.pages.iteration_page import Ended, iteration_page
-from rlm_core.pages.learning_page import learning_page
+from rlm_core.pages.learning_page import LEGEND, learning_page
 from rlm_core.pages.suspects import suspects
 from rlm_core.problems import Problem
 from rlm_core.records import CaseResult, Rejection, Rollout, Usage, Verdict
@@ -69,6 +69,14 @@ def test_the_projects_page_says_what_came_of_it_and_lists_the_newest_first() -> 
         "| 4 | accepted | 37.5% | 0.300 → 0.400 | +0.050 to +0.150 | 0.200 → 0.210 | 0.400 | 1.5 | 01-04 02:00 |"
         in page
     )
+    assert LEGEND in page
+    reasons = [line for line in page.splitlines() if line.startswith("- iteration ")]
+    assert reasons[0] == "- iteration 4, accepted: it came out so"
+    assert len(reasons) == 4
+
+
+def test_without_the_picture_nothing_is_said_about_it() -> None:
+    assert LEGEND not in learning_page("quick", HISTORY, picture=False)
 
 
 def ended(*judged: tuple[Rollout, Verdict], problems: Sequence[Problem] = ()) -> Ended:
