@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 from prefect.states import Crashed
 
 from rlm_core.config import Config
+from rlm_core.errors import one_line
 from rlm_core.progress import check
 from rlm_core.state.lock import Holder
 from rlm_core.state.project import Project
@@ -56,7 +57,7 @@ def _close_run_of(killed: Holder) -> None:
     except ObjectNotFound:  # it was another server's
         return
     except Exception as error:
-        log.info("Prefect could not be told that %s was killed: %s", killed, error)
+        log.info("Prefect could not be told that %s was killed: %s", killed, one_line(error))
 
 
 def _with_its_parents(client: SyncPrefectClient, run_id: UUID) -> Iterator[FlowRun]:

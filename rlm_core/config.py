@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from rlm_core.errors import CREDENTIALS
 from rlm_core.proportions import shares
 from rlm_core.records import Share
 from rlm_core.sandbox.container import Container
@@ -37,10 +38,6 @@ SourceName = Literal["model", "procedural", "bank"]
 """The bank, and all of `proposers.PROPOSERS`."""
 AdapterKind = Literal["lora", "dora", "full"]
 DEFAULT_MODEL = "smollm2-135m-instruct"
-
-
-CREDENTIALS = re.compile(r"(?<=//)[^\s/?#]*@")
-"""What stands before the host in an address."""
 
 
 def _regular_expression(text: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rlm_core.config import CREDENTIALS, Config
-from rlm_core.errors import ConfigError, one_line
+from rlm_core.config import Config
+from rlm_core.errors import CREDENTIALS, ConfigError, one_line
 from rlm_core.files import read_given_text
 from rlm_core.yaml_text import parse_yaml
 

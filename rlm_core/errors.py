@@ -16,6 +16,8 @@
 Our own bugs are `assert`s and are not in this tree.
 """
 
+import re
+
 
 class RlmError(Exception):
     """Base of all errors that are shown to a person as one line."""
@@ -81,7 +83,11 @@ class Interrupted(RlmError):
     exit_code = 130
 
 
+CREDENTIALS = re.compile(r"(?<=//)[^\s/?#]*@")
+"""What stands before the host in an address."""
+
+
 def one_line(error: object, longest: int | None = None) -> str:
-    """What somebody else's error says, as part of a line of ours: white space is single blanks, and no more than
-    `longest` characters are kept."""
-    return " ".join(str(error).split())[:longest]
+    """What somebody else's error says, as part of a line of ours: white space is single blanks, addresses are without
+    user and password, and no more than `longest` characters are kept."""
+    return " ".join(CREDENTIALS.sub("…@", str(error)).split())[:longest]

@@ -1,6 +1,5 @@
 """An iteration whose rollouts come from a server, which is gone for a moment."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +10,10 @@ from flows.iterate import iterate
 from rlm_core.config_file import load_config
 from rlm_core.errors import InfrastructureFault
 from rlm_core.serving.remote import answers_from_servers
-from rlm_core.serving.server import inference_server
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
+from tests.samples.serving import address_of, serving
 
 
 @pytest.mark.timeout(300)  # an iteration and a server beside it
@@ -31,16 +30,9 @@ def test_an_iteration_rolls_out_through_a_server_and_tries_again(
         return answered[-1]
 
     monkeypatch.setattr(rlm_core.rollout, "answers_from_servers", flaky)
-    with inference_server(load_config(make_config()), "127.0.0.1", 0, None) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}"
-            config = make_config(rollout={"engine": "server", "servers": [url]})
-            iterate(str(config))
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(load_config(make_config())) as server:
+        config = make_config(rollout={"engine": "server", "servers": [address_of(server)]})
+        iterate(str(config))
     assert len(answered) == 3
     assert "is tried again: rollout.servers: gone for a moment" in caplog.text
     with open_ledger(Project(config.with_name("project")).ledger, create=False) as ledger:

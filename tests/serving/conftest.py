@@ -1,6 +1,5 @@
 """A project with adapters that answer differently, and a server of it."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +15,10 @@ from rlm_core.config_file import parse_config
 from rlm_core.model.base_model import fingerprint
 from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef, GateDecision, Outcome, SuiteComparison
-from rlm_core.serving.server import InferenceServer, inference_server
+from rlm_core.serving.server import InferenceServer
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.project import Project
+from tests.samples.serving import address_of, serving
 
 SHAPE = AdapterSection(rank=2, scale=4.0, modules=("mlp.down_proj",))
 
@@ -93,14 +93,8 @@ class Served:
     @contextmanager
     def running(self, token: str | None = None, **section: Any) -> Iterator["Running"]:
         config = self.config.model_copy(update={"serve": self.config.serve.model_copy(update=section)})
-        with inference_server(config, "127.0.0.1", 0, token) as server:
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-            thread.start()
-            try:
-                yield Running(server)
-            finally:
-                server.shutdown()
-                thread.join()
+        with serving(config, token) as server:
+            yield Running(server)
 
 
 @dataclass
@@ -111,7 +105,7 @@ class Running:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return address_of(self.server)
 
     def post(self, path: str, **content: Any) -> httpx.Response:
         return httpx.post(f"{self.url}/v1/{path}", json=content, timeout=60)

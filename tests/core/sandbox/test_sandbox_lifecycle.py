@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
-from rlm_core.problems import Problem
+from rlm_core.problems import Case, Problem
 from rlm_core.sandbox import Container, Limits, Sandbox, available, backends, open_sandbox
 from rlm_core.sandbox.backends import BACKENDS, Backend
 from rlm_core.sandbox.inside import landlock
@@ -191,6 +191,23 @@ def test_threads_that_share_a_sandbox_take_turns(fresh: Sandbox, factorial: Prob
     with ThreadPoolExecutor(4) as pool:
         verdicts = list(pool.map(lambda code: judge_cases(fresh, code, factorial).status, [RIGHT, WRONG] * 10))
     assert verdicts == ["passed", "failed"] * 10
+
+
+# ---------------------------------------------------------------------------------------------- what it starts out with
+
+
+@each_sandbox
+def test_nothing_of_the_environment_reaches_the_code(
+    open_kind: Callable[..., Sandbox], factorial: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_TOKEN", "WANDB_API_KEY", "MLFLOW_TRACKING_URI", "TOKEN_OF_SERVERS"):
+        monkeypatch.setenv(name, "secret")
+    known = {"HOME", "LANG", "MALLOC_ARENA_MAX", "PATH", "PYTHONHASHSEED", "TZ"}
+    known |= {"PWD", "LC_CTYPE", "OBJC_DISABLE_INITIALIZE_FORK_SAFETY"}  # of bubblewrap, Python and macOS
+    tells = f"import os\ndef solve(n): return sorted(set(os.environ) - {known})\n"
+    asked = factorial.model_copy(update={"cases": (Case(input=[0], expected=[]),)})
+    with open_kind(PATIENT) as sandbox:
+        assert judge_cases(sandbox, tells, asked).status == "passed"
 
 
 # ------------------------------------------------------------------------------------------------ faults of the zygote
