@@ -94,14 +94,14 @@ def data_uri(picture: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
 
 
-def _scales(curve: Sequence[Point]) -> tuple[Callable[[int], float], Callable[[float], float], list[float]]:
+def _scales(curve: Sequence[Point]) -> tuple[Callable[[float], float], Callable[[float], float], list[float]]:
     """From iteration to x, from score to y, and the scores that have a line."""
     first, last = curve[0].iteration, curve[-1].iteration
-    highest = max(max(point.high, point.kept, point.holdout or 0.0) for point in curve)
+    highest = max(max(point.high, point.kept_before, point.kept, point.holdout or 0.0) for point in curve)
     step = next(step for step in _STEPS if highest <= step * _TICKS)
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
-    def x(iteration: int) -> float:
+    def x(iteration: float) -> float:
         return _LEFT + width * (iteration - first + 0.5) / (last - first + 1)
 
     lines = [step * tick for tick in range(max(1, math.ceil(highest / step)) + 1)]
@@ -122,8 +122,9 @@ def _axes(curve: Sequence[Point]) -> Iterator[str]:
 
 def _lines(curve: Sequence[Point]) -> Iterator[str]:
     x, y, _ = _scales(curve)
+    began = (curve[0].iteration - 0.5, curve[0].kept_before)  # at the left edge
     for colour, dash, scores in (
-        (_KEPT, "", [(point.iteration, point.kept) for point in curve]),
+        (_KEPT, "", [began, *((point.iteration, point.kept) for point in curve)]),
         (_HOLDOUT, "5 4", [(point.iteration, point.holdout) for point in curve if point.holdout is not None]),
     ):
         places = " ".join(f"{x(iteration):.1f},{y(score):.1f}" for iteration, score in scores)

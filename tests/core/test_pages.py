@@ -55,6 +55,9 @@ def test_the_picture_is_whole_and_has_a_mark_with_a_bar_for_each_candidate() -> 
     assert float(bar.get("y2", "")) < float(dot.get("cy", "")) < float(bar.get("y1", ""))
     heights = [float(list(mark)[2].get("cy", "")) for mark in marks]
     assert heights[3] < heights[1] < heights[0] < heights[2], "higher scores stand higher"
+    kept, *_ = root.findall("{*}polyline")
+    began, first, *_ = (float(place.split(",")[1]) for place in kept.get("points", "").split())
+    assert began > first, "what the first one gained is seen: 0.2 became 0.3"
     assert svg([]) == ""
 
 
