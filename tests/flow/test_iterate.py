@@ -346,7 +346,7 @@ def test_an_edited_suite_is_sat_again(make_config: MakeConfig) -> None:
     config = make_config()
 
     def stop_in_second_suite(report: Progress) -> None:
-        if report.stage == "evaluate" and report.part.endswith("holdout.jsonl base") and report.done:
+        if report.stage == "evaluate" and "holdout.jsonl base " in report.part and report.done:
             raise Interrupted("stopped")
 
     with pytest.raises(Interrupted), progress.listening(stop_in_second_suite):
@@ -356,7 +356,7 @@ def test_an_edited_suite_is_sat_again(make_config: MakeConfig) -> None:
     seen, listening = stage_starts()
     with listening:
         result = iterate(str(config))
-    assert any(stage.startswith("evaluate:") and stage.endswith("benchmark.jsonl base") for stage in seen)
+    assert any(stage.startswith("evaluate:") and "benchmark.jsonl base " in stage for stage in seen)
     assert not [stage for stage in seen if stage.startswith(("rollout", "train"))]
     assert result["decision"]["benchmark"]["suite"] == str(benchmark)
 
