@@ -5,14 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from rlm_core import gate
 from rlm_core.comparison import ExamPair
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, read_record, write_jsonl, write_record, write_text
-from rlm_core.inventions import Inventions
 from rlm_core.iteration import Iteration
 from rlm_core.pages.exam_answers import answers_behind
 from rlm_core.pages.gate_page import SuiteShown, page
@@ -23,7 +20,6 @@ from rlm_core.records import (
     Lineage,
     PastScores,
     Record,
-    Rejection,
     Rollout,
     StageResult,
     TrainReport,
@@ -125,16 +121,11 @@ def finish(iteration: Iteration, config: Config, decision: GateDecision, results
     summary = summarise(
         iteration.number,
         iteration.learner.name,
+        results,
         problems,
-        list(_all(results.made, "rejections", Rejection)),
         sampled,
         judged,
-        read_record(Path(results.trained.files["report"].path), TrainReport),
-        float(np.sum([result.figures["seconds"] for result in results.rollouts])),
         time.monotonic() - iteration.started,
-        results.stage_seconds(),
-        Inventions.of(results.made),
-        len(problems) - int(str(results.filtered.figures["problems"])),
     )
     _remove_other_shards(run, results)
     write_jsonl(run.problem_metrics, problem_metrics(problems, sampled, judged))

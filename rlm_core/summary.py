@@ -1,15 +1,17 @@
 """An iteration in figures: what happened, per problem and in all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 
+from rlm_core.files import read_jsonl, read_record
 from rlm_core.inventions import Inventions
 from rlm_core.judging import sandbox_used
 from rlm_core.problems import Problem
-from rlm_core.records import Record, Rejection, Rollout, TrainReport, Verdict
+from rlm_core.records import IterationResults, Record, Rejection, Rollout, TrainReport, Verdict
 from rlm_core.state.ledger import ProblemOutcome
 
 
@@ -74,18 +76,28 @@ class Summary(Inventions):
 def summarise(
     iteration: int,
     policy: str,
+    results: IterationResults,
     problems: Sequence[Problem],
-    rejections: Sequence[Rejection],
     rollouts: Sequence[Rollout],
     verdicts: Sequence[Verdict],
-    trained: TrainReport,
-    rollout_s: float,
     duration_s: float,
-    stage_seconds: Mapping[str, float],
-    inventions: Inventions,
-    replacements: int = 0,
 ) -> Summary:
-    """The figures of a whole iteration."""
+    """The figures of a whole iteration.
+
+    Args:
+        policy: the learner's name.
+        problems: those that were asked, replacements among them.
+
+    Raises:
+        StageFailed: a file of the results is missing or damaged.
+    """
+    trained = read_record(Path(results.trained.files["report"].path), TrainReport)
+    rollout_s = float(np.sum([result.figures["seconds"] for result in results.rollouts]))
+    refused = [
+        rejection.rule
+        for result in results.made
+        for rejection in read_jsonl(Path(result.files["rejections"].path), Rejection)
+    ]
     judged = [verdict for verdict in verdicts if verdict.judged]
     tokens = sum(len(rollout.tokens) for rollout in rollouts)
     passed = sum(verdict.passed for verdict in judged)
@@ -93,8 +105,8 @@ def summarise(
         iteration=iteration,
         policy=policy,
         problems_by_source=dict(Counter(problem.provenance.source for problem in problems)),
-        rejections_by_rule=dict(Counter(rejection.rule for rejection in rejections)),
-        **dict(inventions),
+        rejections_by_rule=dict(Counter(refused)),
+        **dict(Inventions.of(results.made)),
         rollouts=len(rollouts),
         passed=passed,
         infrastructure_faults=len(verdicts) - len(judged),
@@ -110,10 +122,10 @@ def summarise(
         rehearsed=trained.rehearsed,
         groups=trained.groups,
         useful_groups=trained.useful_groups,
-        replacements=replacements,
+        replacements=len(problems) - int(str(results.filtered.figures["problems"])),
         train_s=trained.duration_s,
         duration_s=duration_s,
-        stage_seconds=dict(stage_seconds),
+        stage_seconds=results.stage_seconds(),
     )
 
 

@@ -15,10 +15,9 @@ import pytest
 from rlm_core.config import Config
 from rlm_core.errors import LedgerError, StageFailed
 from rlm_core.files import write_json, write_jsonl, write_record
-from rlm_core.inventions import Inventions
 from rlm_core.model.base_model import fingerprint
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, Rollout, TrainReport, Verdict
+from rlm_core.records import AdapterRef, FileRef, IterationResults, Rollout, StageResult, TrainReport, Verdict
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.ledger_backup import back_up, back_up_if_behind, rebuild
 from rlm_core.state.project import Project
@@ -63,8 +62,7 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
         Verdict(rollout_id=a.id, problem_id=asked.id, status=s, sandbox="none")
         for a, s in zip(answers, ("passed", "failed"), strict=True)
     ]
-    trained = TrainReport(candidate=None, steps=1, groups=1, useful_groups=1, reward_mean=0.5, tokens=4, duration_s=1)
-    summary = summarise(number, "base", [asked], [], answers, verdicts, trained, 1.0, 2.0, {}, Inventions())
+    summary = summarise(number, "base", _results(run), [asked], answers, verdicts, duration_s=2.0)
     candidate = AdapterRef(path=str(run / "adapter"), sha256=str(number) * 64)
     decided = decision(number, accepted, 0.3 + number / 10).model_copy(update={"candidate": candidate})
     write_json(run / "config.json", config.dump())
@@ -76,6 +74,22 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
     ledger.commit(decided, 0.3, outcomes([asked], answers, verdicts), summary.model_dump(mode="json"))
     if accepted:
         back_up(project)
+
+
+def _results(run: Path) -> IterationResults:
+    """One problem that was made, nothing rejected, one step of training."""
+    report = TrainReport(candidate=None, steps=1, groups=1, useful_groups=1, reward_mean=0.5, tokens=4, duration_s=1)
+    rejections = {"rejections": FileRef.of(write_jsonl(run / "problems.rejections.jsonl", []))}
+    made = StageResult(files=rejections, figures={"problems": 1})
+    return IterationResults(
+        generated=made,
+        mutated=made,
+        filtered=made,
+        rollouts=(StageResult(figures={"seconds": 1.0}),),
+        verdicts=(),
+        trained=StageResult(files={"report": FileRef.of(write_record(run / "train.json", report))}),
+        exams=(),
+    )
 
 
 def told(project: Project) -> list[Any]:
