@@ -47,7 +47,7 @@ _MODEL_S = 1_800.0
 _console = Console(highlight=False, markup=False)
 
 
-class _Asked(Exception):
+class _EndAsked(Exception):
     """A signal asked for the end."""
 
 
@@ -100,7 +100,7 @@ def bring_up(port: int, home: Path | None, at_once: int, inference: Inference | 
             while True:
                 machine.services.look_after()
                 time.sleep(_LOOK_EVERY_S)
-        except _Asked:
+        except _EndAsked:
             _say("ending")
 
 
@@ -240,7 +240,7 @@ def _say(what: str) -> None:
 @contextmanager
 def _signals() -> Iterator[None]:
     def asked(_number: int, _frame: FrameType | None) -> None:
-        raise _Asked
+        raise _EndAsked
 
     earlier = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

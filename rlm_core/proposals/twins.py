@@ -49,13 +49,13 @@ def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Probl
     )
 
 
-_Asked = Sequence[tuple[Problem, Case]]
+_AskedCases = Sequence[tuple[Problem, Case]]
 
 
 def _first_passed(
     others: Sequence[Problem],
     cases_of: Callable[[Problem], Sequence[Case]],
-    run: Callable[[_Asked], list[bool | None]],
+    run: Callable[[_AskedCases], list[bool | None]],
 ) -> Problem | None:
     """The first of the others with which every case is passed; `run` says None where it is not known.
 
@@ -73,13 +73,13 @@ def _first_passed(
     return others[left[0]] if left else None
 
 
-def _own_outcomes(problem: Problem, asked: _Asked, sandbox: Sandbox) -> list[bool | None]:
+def _own_outcomes(problem: Problem, asked: _AskedCases, sandbox: Sandbox) -> list[bool | None]:
     """Whether the problem's reference passes cases of others."""
     found = outcomes(sandbox, str(problem.reference), problem.entry_point, [case.input for _, case in asked])
     return [_passed(case, outcome, other, sandbox) for (other, case), outcome in zip(asked, found, strict=True)]
 
 
-def _their_outcomes(asked: _Asked, named: dict[str, str], sandbox: Sandbox) -> list[Outcome]:
+def _their_outcomes(asked: _AskedCases, named: dict[str, str], sandbox: Sandbox) -> list[Outcome]:
     """What the references of others give for cases of the problem."""
     inputs: list[list[JsonValue]] = [[other.reference, named[other.id], case.input] for other, case in asked]
     return outcomes(sandbox, _CALLED, "called", inputs)

@@ -63,7 +63,7 @@ class _StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class _Asked(BaseModel):
+class _AnyRequest(BaseModel):
     """What both kinds of requests may say."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -90,7 +90,7 @@ class _Asked(BaseModel):
     """As vLLM has it: token ids of prompt and answer beside the text."""
 
 
-class _AskedToChat(_Asked):
+class _AskedToChat(_AnyRequest):
     messages: Annotated[list[_Message], Field(min_length=1)]
     max_completion_tokens: Positive | None = None
     logprobs: bool | None = None
@@ -99,7 +99,7 @@ class _AskedToChat(_Asked):
     chat_template_kwargs: dict[str, Any] | None = None
 
 
-class _AskedToGoOn(_Asked):
+class _AskedToGoOn(_AnyRequest):
     prompt: str | list[_TokenId]
     """A text or token ids; of the latter exactly these are read."""
     logprobs: bool | _TopLogprobs | None = None

@@ -84,7 +84,7 @@ def passes_here(code: str, problem: Problem) -> bool:
 
 
 def test_the_bank_is_large_enough() -> None:
-    """Parity row 9: at least 120 problems with reference solutions ship with the package."""
+    """Enough to train on and to tell policies apart, each with a reference solution; 120 are the least."""
     sizes = {part: len(problems) for part, problems in PARTS.items()}
     assert sizes["train"] >= 60
     assert sizes["benchmark"] >= 220

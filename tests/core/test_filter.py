@@ -1,4 +1,4 @@
-"""Parity row 11: which proposals become problems. Every rejection has its rule and reason, and nothing else passes."""
+"""Which proposals become problems. Every rejection has its rule and reason, and nothing else passes."""
 
 import re
 from collections.abc import Iterator

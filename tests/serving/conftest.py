@@ -54,7 +54,7 @@ _SCORE = SuiteComparison(
 
 
 @dataclass
-class Served:
+class ServedProject:
     """A project whose gate is played by the test, and servers of it."""
 
     config: Config
@@ -111,13 +111,13 @@ class Running:
         return httpx.post(f"{self.url}/v1/{path}", json=content, timeout=60)
 
 
-def new_project(base: Path, adapters: list[AdapterRef], directory: Path) -> Served:
-    project = Served(parse_config({"project": str(directory), "model": {"base": str(base)}}), adapters)
+def new_project(base: Path, adapters: list[AdapterRef], directory: Path) -> ServedProject:
+    project = ServedProject(parse_config({"project": str(directory), "model": {"base": str(base)}}), adapters)
     project.begin()
     return project
 
 
 @pytest.fixture
-def served(tiny_model: Path, adapters: list[AdapterRef], tmp_path: Path) -> Served:
+def served(tiny_model: Path, adapters: list[AdapterRef], tmp_path: Path) -> ServedProject:
     """A project that was just begun."""
     return new_project(tiny_model, adapters, tmp_path / "project")

@@ -10,19 +10,19 @@ from pathlib import Path
 import httpx
 import yaml
 
-from tests.serving.conftest import Served
+from tests.serving.conftest import ServedProject
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "rlm_cli.main", "serve"]
 
 
-def write_config(served: Served, tmp_path: Path) -> str:
+def write_config(served: ServedProject, tmp_path: Path) -> str:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({"project": served.config.project, "model": {"base": served.config.model.base}}))
     return str(path)
 
 
-def test_it_answers_until_sigterm_and_finishes_what_it_was_writing(served: Served, tmp_path: Path) -> None:
+def test_it_answers_until_sigterm_and_finishes_what_it_was_writing(served: ServedProject, tmp_path: Path) -> None:
     served.decide("accepted")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RLM_TEST_TOKEN": "a-secret"}
     process = subprocess.Popen(
@@ -57,7 +57,7 @@ def test_it_answers_until_sigterm_and_finishes_what_it_was_writing(served: Serve
     assert "a-secret" not in "".join(lines) + said
 
 
-def test_a_token_that_is_not_there_is_one_line(served: Served, tmp_path: Path) -> None:
+def test_a_token_that_is_not_there_is_one_line(served: ServedProject, tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "--config", write_config(served, tmp_path), "--token-env", "RLM_NO_TOKEN"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

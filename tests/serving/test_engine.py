@@ -28,7 +28,7 @@ from rlm_core.rounds import Shard
 from rlm_core.serving import remote
 from rlm_core.serving.generator import library_arguments
 from tests import tiny
-from tests.serving.conftest import Served
+from tests.serving.conftest import ServedProject
 
 NOBODY = "http://127.0.0.1:9"
 EVERY = Shard(number=0, source="problems", first=0, problems=2, of=1)
@@ -77,7 +77,7 @@ def largest_difference(base: Path, adapter: AdapterRef | None, rollouts: list[Ro
 
 
 def test_servers_draw_from_the_distribution_that_this_process_draws_from(
-    served: Served, sample: Callable[..., list[Rollout]], tiny_model: Path
+    served: ServedProject, sample: Callable[..., list[Rollout]], tiny_model: Path
 ) -> None:
     """The adapter is on probation: it is the learner, and not what the server shows to others."""
     adapter = served.decide("probation")
@@ -95,7 +95,11 @@ def test_servers_draw_from_the_distribution_that_this_process_draws_from(
 
 
 def test_a_server_of_another_policy_is_refused(
-    served: Served, sample: Callable[..., list[Rollout]], adapters: list[AdapterRef], problems: FileRef, tmp_path: Path
+    served: ServedProject,
+    sample: Callable[..., list[Rollout]],
+    adapters: list[AdapterRef],
+    problems: FileRef,
+    tmp_path: Path,
 ) -> None:
     with served.running() as running:
         with pytest.raises(AdapterError, match=r"does not have the adapter \w{12} of this project but base"):
@@ -116,7 +120,7 @@ def test_falling_back_is_a_setting_and_is_logged(
 
 
 def test_what_one_server_cannot_answer_goes_to_the_others(
-    served: Served, sample: Callable[..., list[Rollout]], caplog: pytest.LogCaptureFixture
+    served: ServedProject, sample: Callable[..., list[Rollout]], caplog: pytest.LogCaptureFixture
 ) -> None:
     with served.running() as one, served.running(at_once=1, waiting=0) as full, full.server.places.one():
         found = sample(None, **through(NOBODY, full.url, one.url, batch_size=2, group_size=20))
@@ -126,7 +130,7 @@ def test_what_one_server_cannot_answer_goes_to_the_others(
 
 
 def test_the_token_comes_from_the_environment(
-    served: Served, sample: Callable[..., list[Rollout]], monkeypatch: pytest.MonkeyPatch
+    served: ServedProject, sample: Callable[..., list[Rollout]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RLM_TEST_TOKEN", raising=False)
     with served.running(token="secret") as running:

@@ -12,7 +12,7 @@ import pytest
 
 from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef
-from tests.serving.conftest import Served
+from tests.serving.conftest import ServedProject
 
 CLIENTS, RELOADS, TOKENS = 32, 10, 16
 PROMPT = [5, 6, 7, 8, 9]
@@ -59,7 +59,7 @@ def largest_difference(base: Path, adapter: AdapterRef, answers: list[Answer]) -
 
 
 def test_clients_during_reloads_get_whole_answers_of_one_adapter_each(
-    served: Served, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+    served: ServedProject, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     accepted = [served.decide("accepted")]
     with served.running() as running, httpx.Client(timeout=120) as client:
@@ -93,7 +93,7 @@ def _p99(answers: list[Answer]) -> float:
     return float(np.quantile([answer.seconds for answer in answers], 0.99))
 
 
-def test_a_pointer_that_follows_later_is_served_later(served: Served) -> None:
+def test_a_pointer_that_follows_later_is_served_later(served: ServedProject) -> None:
     """By the iterations that `gate.infer_staleness` says."""
     with served.running() as running, httpx.Client(timeout=60) as client:
         first = served.decide("accepted", staleness=1)
@@ -103,7 +103,7 @@ def test_a_pointer_that_follows_later_is_served_later(served: Served) -> None:
         assert ask(client, running.url, second.sha256).version == "iteration-2"
 
 
-def test_a_candidate_on_probation_answers_who_asks_for_it_and_nobody_else(served: Served) -> None:
+def test_a_candidate_on_probation_answers_who_asks_for_it_and_nobody_else(served: ServedProject) -> None:
     with served.running() as running, httpx.Client(timeout=60) as client:
         candidate = served.decide("probation")
         for name in ("trainer", candidate.sha256, "iteration-1"):
@@ -111,7 +111,9 @@ def test_a_candidate_on_probation_answers_who_asks_for_it_and_nobody_else(served
         assert ask(client, running.url).adapter == "base"
 
 
-def test_a_damaged_adapter_is_not_served_and_the_log_says_so(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_adapter_is_not_served_and_the_log_says_so(
+    served: ServedProject, caplog: pytest.LogCaptureFixture
+) -> None:
     first = served.decide("accepted")
     with served.running() as running, httpx.Client(timeout=60) as client:
         good = served.adapters[1]

@@ -20,7 +20,7 @@ from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef
 from rlm_core.serving.server import inference_server
 from tests import tiny
-from tests.serving.conftest import Running, Served, new_project
+from tests.serving.conftest import Running, ServedProject, new_project
 
 ASKED = [{"role": "user", "content": tiny.problem(1).prompt}]
 
@@ -94,7 +94,7 @@ def test_what_mlx_lm_could_not_cut_off_is_not_cut_off(running: Running) -> None:
     assert running.post("completions", prompt="x", max_tokens=2, top_k=10**6).status_code == 200
 
 
-def test_models_are_listed_with_what_proves_them(served: Served) -> None:
+def test_models_are_listed_with_what_proves_them(served: ServedProject) -> None:
     adapter = served.decide("accepted")
     with served.running() as running, client(running) as openai_client:
         listed: list[Any] = openai_client.models.list().data
@@ -147,7 +147,7 @@ def test_what_is_no_json_and_what_has_no_length_is_refused(running: Running) -> 
     assert httpx.options(url).status_code == 405
 
 
-def test_more_than_may_wait_is_told_to_come_later(served: Served) -> None:
+def test_more_than_may_wait_is_told_to_come_later(served: ServedProject) -> None:
     with served.running(at_once=1, waiting=1) as running, running.server.places.one(), running.server.places.one():
         answer = running.post("completions", prompt="x")
         assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
@@ -157,7 +157,7 @@ def test_more_than_may_wait_is_told_to_come_later(served: Served) -> None:
         assert running.post("completions", prompt="x", max_tokens=1).status_code == 200
 
 
-def test_a_token_is_asked_of_everybody_who_wants_more_than_the_health(served: Served) -> None:
+def test_a_token_is_asked_of_everybody_who_wants_more_than_the_health(served: ServedProject) -> None:
     with served.running(token="secret") as running:
         for key in ("none", "secret2"):
             with client(running, key) as openai_client, pytest.raises(openai.AuthenticationError):
@@ -175,7 +175,7 @@ def test_without_a_token_web_pages_are_not_answered(running: Running) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
-def test_another_address_needs_a_token(served: Served, host: str) -> None:
+def test_another_address_needs_a_token(served: ServedProject, host: str) -> None:
     with (
         pytest.raises(UsageError, match="needs a token; see --token-env"),
         inference_server(served.config, host, 0, None),
@@ -183,7 +183,7 @@ def test_another_address_needs_a_token(served: Served, host: str) -> None:
         pass
 
 
-def test_a_port_that_is_taken_is_one_line(served: Served) -> None:
+def test_a_port_that_is_taken_is_one_line(served: ServedProject) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with (

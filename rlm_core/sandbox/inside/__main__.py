@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import lockdown, usage, watch, wire
-from .child import Child
+from .child import ChildLoop
 
 _JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, _LOCKDOWN_DESCRIPTOR = 3, 4, 5
 _OUT_OF_THE_WAY = 100
@@ -49,7 +49,7 @@ _WARM_ON_MACOS = " bz2 lzma pyexpat sqlite3 ssl"
 """Homebrew may keep the libraries of these where no child can read."""
 
 
-class Zygote:
+class ZygoteLoop:
     """The fork server's loop."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -129,7 +129,7 @@ class Zygote:
         wire.send(_JOB_DESCRIPTOR, wire.frame("locked"))
         if candidate is None:
             os.close(_CANDIDATE_DESCRIPTOR)
-            Child(_JOB_DESCRIPTOR, self._rules).serve()
+            ChildLoop(_JOB_DESCRIPTOR, self._rules).serve()
         else:
             sys.modules["inside.testing"].TestChild(_JOB_DESCRIPTOR, _CANDIDATE_DESCRIPTOR, self._rules).serve()
 
@@ -197,7 +197,7 @@ def _control(where: str) -> socket.socket:
 
 
 def main() -> NoReturn:
-    Zygote(_control(sys.argv[1])).serve()
+    ZygoteLoop(_control(sys.argv[1])).serve()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from typing import Any
 
 from . import usage, wire
 from .remote import EXCEPTIONS
-from .served import Served
+from .served import ServedModule
 from .words import words
 
 MODULE = "main"
@@ -109,7 +109,7 @@ class _Watch:
         return new
 
 
-class Child:
+class ChildLoop:
     """The loop of one child, and the state that the untrusted code lives in."""
 
     def __init__(self, descriptor: int, rules: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ class Child:
         self._stream = io.TextIOWrapper(io.BufferedWriter(self._output), "utf-8", "backslashreplace")
         self._watch = _Watch([*rules["readable"], *rules["devices"], _FILE])
         self._module = types.ModuleType(MODULE)
-        self._served = Served(self._module, limits, self._answer, lambda: wire.receive(self._descriptor))
+        self._served = ServedModule(self._module, limits, self._answer, lambda: wire.receive(self._descriptor))
         self._entry_point = ""
 
     def serve(self) -> None:

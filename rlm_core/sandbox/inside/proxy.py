@@ -2,8 +2,8 @@
 
 Whatever that process says is checked to be data of known types and used as data. It is asked about its own objects,
 never how one of them compares with a value of the tests: it could say what it likes, and would learn what is expected.
-For the same reason an object may be asked only what the reference's objects were asked (`Link.may`) when the question
-holds a value of the tests. Otherwise `abs(main.root(2) - 1.41421) < 1e-5` would be up to an object's `__sub__`.
+For the same reason an object may be asked only what the reference's objects were asked (`CandidateLink.may`) when the
+question holds a value of the tests. Otherwise `abs(main.root(2) - 1.41421) < 1e-5` would be up to its own `__sub__`.
 """
 
 import operator
@@ -39,7 +39,7 @@ _HARMLESS = ("keys", "values", "items")
 """Methods that may be asked for in any case: they take no arguments, and so learn nothing."""
 
 
-class Link:
+class CandidateLink:
     """The connection to the code under test."""
 
     def __init__(
@@ -273,7 +273,7 @@ class Proxy:
 
     __slots__ = ("_proxy_link", "_proxy_number")
 
-    def __init__(self, link: Link, number: int) -> None:
+    def __init__(self, link: CandidateLink, number: int) -> None:
         object.__setattr__(self, "_proxy_link", link)
         object.__setattr__(self, "_proxy_number", number)
 
@@ -331,8 +331,8 @@ def _number(proxy: Proxy) -> int:
     return int(object.__getattribute__(proxy, "_proxy_number"))
 
 
-def _link(proxy: Proxy) -> Link:
-    link: Link = object.__getattribute__(proxy, "_proxy_link")
+def _link(proxy: Proxy) -> CandidateLink:
+    link: CandidateLink = object.__getattribute__(proxy, "_proxy_link")
     return link
 
 
@@ -399,7 +399,7 @@ for _name in ("lt", "le", "gt", "ge"):
 
 
 class _Names(Mapping[str, Any]):
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: CandidateLink) -> None:
         self._link = link
 
     def __getitem__(self, name: str) -> Any:
@@ -418,7 +418,7 @@ class _Names(Mapping[str, Any]):
 class Main(types.ModuleType):
     """The module that the tests import."""
 
-    def __init__(self, name: str, link: Link) -> None:
+    def __init__(self, name: str, link: CandidateLink) -> None:
         super().__init__(name)
         super().__setattr__("_link", link)
 

@@ -83,7 +83,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 class TestObject:
     """A function or an iterator of the tests, in the hands of the code under test."""
 
-    def __init__(self, served: "Served", number: int, name: str | None, doc: str | None) -> None:
+    def __init__(self, served: "ServedModule", number: int, name: str | None, doc: str | None) -> None:
         self._served = served
         self.number = number
         if name is not None:
@@ -100,7 +100,7 @@ class TestObject:
         return self._served.ask_back(self.number, "next", (), {})
 
 
-class Served:
+class ServedModule:
     """Answers the tests' requests about a module, and asks them back when it calls what it was given."""
 
     def __init__(

@@ -32,7 +32,7 @@ from _pytest.assertion.rewrite import rewrite_asserts
 from _pytest.config import _prepareconfig
 
 from . import wire
-from .proxy import Link, Main, Proxy
+from .proxy import CandidateLink, Main, Proxy
 from .words import words
 
 MODULE = "test_main"
@@ -49,7 +49,7 @@ class TestModule(pytest.Module):
     """The test module, made from source."""
 
     source = ""
-    link: Link | None = None
+    link: CandidateLink | None = None
 
     def _getobj(self) -> types.ModuleType:
         module = types.ModuleType(MODULE)
@@ -72,7 +72,9 @@ def _names(source: str) -> frozenset[str]:
 class Reporter:
     """The plugin that collects the tests, and says what becomes of each."""
 
-    def __init__(self, descriptor: int, tests: str, done: Sequence[str], link: Link | None, text_chars: int) -> None:
+    def __init__(
+        self, descriptor: int, tests: str, done: Sequence[str], link: CandidateLink | None, text_chars: int
+    ) -> None:
         self._descriptor = descriptor
         self._tests = tests
         self._done = frozenset(done)
@@ -224,7 +226,7 @@ class TestChild:
         """Run the tests that the parent asks for, and end."""
         request = wire.receive(self._descriptor)
         sys.stdin, sys.stdout, sys.stderr = io.StringIO(""), io.StringIO(), io.StringIO()
-        link = Link(self._candidate, self._limits, self._lose, request["allowed"])
+        link = CandidateLink(self._candidate, self._limits, self._lose, request["allowed"])
         sys.modules["main"] = Main("main", link)
         reporter = Reporter(self._descriptor, request["tests"], request["done"], link, self._limits["text_chars"])
         _run(_session, reporter)
