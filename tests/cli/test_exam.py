@@ -16,7 +16,7 @@ from rlm_core.records import AdapterRef, ExamReport, GateDecision, PolicyRef
 from rlm_core.state.ledger import Base, open_ledger
 from tests.command import Rlm, exam
 from tests.conftest import MakeConfig
-from tests.core.test_policy import LORA
+from tests.samples.adapters import LORA
 
 
 def test_an_exam_is_sat_once_for_the_same_policy_suite_settings_and_code(

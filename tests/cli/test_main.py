@@ -9,7 +9,7 @@ from rlm_core.model.loading import load_policy
 from rlm_core.records import AdapterRef
 from tests import tiny
 from tests.command import Rlm, Settings, assert_refused, write
-from tests.core.test_policy import trained_adapter
+from tests.samples.adapters import trained_adapter
 
 
 @pytest.mark.parametrize(

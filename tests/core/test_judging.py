@@ -12,19 +12,11 @@ from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.judging import judge_rollout, judge_rollouts, reward
 from rlm_core.problems import Problem
-from rlm_core.records import Rollout, Usage
+from rlm_core.records import Usage
 from rlm_core.sandbox import Limits, Sandbox, open_sandbox
 from rlm_core.verifiers import Answer, Bench, Judgement, judge
+from tests.samples.square import RIGHT, SQUARE, THREE_OF_FOUR, answer
 
-SQUARE = Problem.model_validate(
-    {
-        "prompt": "Square n.",
-        "entry_point": "square",
-        "cases": [{"input": [n], "expected": n * n} for n in (0, 1, 2, 3)],  # the argument itself passes half
-    }
-)
-RIGHT = "```python\ndef square(n):\n    return n * n\n```"
-THREE_OF_FOUR = "```python\ndef square(n):\n    return n * n if n < 3 else 0\n```"
 ARGUMENT = "def square(n):\n    return n"
 
 
@@ -32,19 +24,6 @@ ARGUMENT = "def square(n):\n    return n"
 def sandbox() -> Iterator[Sandbox]:
     with open_sandbox() as opened:
         yield opened
-
-
-def answer(text: str, index: int = 0) -> Rollout:
-    return Rollout(
-        problem_id=SQUARE.id,
-        index=index,
-        seed=index,
-        prompt_tokens=(1,),
-        tokens=(2,),
-        logprobs=(-1.0,),
-        text=text,
-        finish_reason="stop",
-    )
 
 
 def judgement(passed: int, of: int) -> Judgement:

@@ -9,7 +9,6 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from rlm_core.config import AdapterSection
 from rlm_core.errors import AdapterError, InfrastructureFault, ModelError
 from rlm_core.model.adapters import read_adapter
 from rlm_core.model.decoding import Request
@@ -18,19 +17,8 @@ from rlm_core.model.draws import Sampling
 from rlm_core.model.loading import load_policy
 from rlm_core.model.policy import Policy
 from rlm_core.model.tensors import read_tensors
-from rlm_core.records import AdapterRef
 from tests import tiny
-
-LORA = AdapterSection(rank=4, scale=3.0, modules=("self_attn.q_proj", "mlp.down_proj"))
-
-
-def trained_adapter(policy: Policy, directory: Path) -> AdapterRef:
-    """An adapter whose output is not zero."""
-    policy.add_adapter(LORA, seed=1)
-    mx.random.seed(5)
-    noise = [(name, 0.05 * mx.random.normal(value.shape)) for name, value in policy.trainable().items()]
-    policy.model.load_weights(noise, strict=False)
-    return policy.save_adapter(directory, {"iteration": 3, "run": "r", "source_adapter": None})
+from tests.samples.adapters import LORA, trained_adapter
 
 
 def requests(policy: Policy, count: int) -> list[Request]:

@@ -5,12 +5,8 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,29 +14,7 @@ import pytest
 
 from rlm_core.errors import Busy, StageFailed
 from rlm_core.state.project import Project
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from rlm_core.state.project import Project
-with Project(Path(sys.argv[1])).held():
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-@contextmanager
-def holder(project: Project) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the project."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(project.root)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            yield process
-        finally:
-            process.kill()
+from tests.samples.holder import holder
 
 
 @pytest.fixture

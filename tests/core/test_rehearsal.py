@@ -29,7 +29,7 @@ from rlm_core.training.rehearsal import choose, rehearsed, wanted
 from rlm_core.training.trainer import Trainer, policy_loss
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
-from tests.core.test_train import LORA, SECTION
+from tests.samples.training import LORA, SECTION
 
 HALF = RehearsalSection(share=0.5)
 

@@ -15,7 +15,7 @@ from rlm_core.training import rescoring
 from rlm_core.training.batches import MicroBatch, Rehearsed, experience_from, minibatches
 from rlm_core.training.methods import METHODS
 from tests.core.conftest import Judged
-from tests.core.test_train import train_here, weights
+from tests.samples.training import train_here, weights
 
 LIMIT = TrainSection().rescore_above
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlm_core import progress
-from rlm_core.config import AdapterSection, RolloutSection, TrainSection, VerifySection
+from rlm_core.config import RolloutSection, VerifySection
 from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.files import sha256_of, write_jsonl
 from rlm_core.judging import judge_rollouts
@@ -17,28 +17,13 @@ from rlm_core.model.loading import load_policy
 from rlm_core.model.tensors import read_tensors, write_tensors
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.rollout import sample_rollouts
-from rlm_core.train import VERSION, run, train
+from rlm_core.train import VERSION, run
 from rlm_core.training.batches import experience_from
 from rlm_core.training.methods import METHODS
 from rlm_core.training.trainer import _digest_of, _read_checkpoint
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
-
-LORA = AdapterSection(rank=4, scale=4.0, modules=("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"))
-SECTION = TrainSection(learning_rate=2e-3, minibatch=12, micro_batch=4, adapter=LORA)
-
-
-def train_here(
-    judged: Judged, model: Path, directory: Path, learner: AdapterRef | None = None, **changes: Any
-) -> TrainReport:
-    section = SECTION.model_copy(update=changes)
-    origin = {"iteration": 1}
-    return train(str(model), learner, judged.rollouts, judged.verdicts, section, ROLLOUT, 3, directory, origin)
-
-
-def weights(adapter: AdapterRef | None) -> dict[str, np.ndarray]:
-    assert adapter is not None
-    return {name: np.array(value) for name, value in read_tensors(Path(adapter.path, "adapters.safetensors")).items()}
+from tests.samples.training import LORA, SECTION, train_here, weights
 
 
 def test_training_raises_the_pass_rate(tiny_model: Path, tmp_path: Path) -> None:

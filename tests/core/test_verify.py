@@ -11,7 +11,7 @@ from rlm_core.errors import StageFailed
 from rlm_core.files import read_jsonl, write_jsonl
 from rlm_core.records import CaseResult, FileRef, Verdict
 from rlm_core.verify import require_few_faults
-from tests.core.test_judging import RIGHT, SQUARE, THREE_OF_FOUR, answer
+from tests.samples.square import RIGHT, SQUARE, THREE_OF_FOUR, answer
 
 
 def verdict(passed: int, of: int, status: Any = "failed", reason: str = "") -> Verdict:

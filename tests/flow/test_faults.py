@@ -34,7 +34,7 @@ from rlm_core.state.project import Project
 from tasks.pages import publish
 from tests.chaos.kills import outcome
 from tests.conftest import MakeConfig
-from tests.core.test_project import holder
+from tests.samples.holder import holder
 
 MAY_MOUNT = os.geteuid() == 0 and shutil.which("mount") is not None
 
