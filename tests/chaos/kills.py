@@ -26,6 +26,8 @@ SEED = int(os.environ.get("RLM_CHAOS_SEED", "0")) or random.randrange(1, 10**6)
 """Which random moments."""
 _OF_LIBRARIES = ("mlx", "wandb-media", "wandb-artifacts")
 """Temporary directories that are not ours: MLX's kernels; what wandb makes when it is imported, which mlx-lm does."""
+TOO_LATE = "it had ended before"
+"""What comes of a moment that an iteration did not get to."""
 _MEASURED = {"duration_s", "sampling_s", "path"}
 """Parts of a record that differ from run to run, or from place to place."""
 
@@ -182,7 +184,7 @@ class Victim:
             shutil.copytree(self.before, self.project.root)
         killed = run_iteration(self.config, moment)
         if killed.code == 0:  # the machine was quicker this time
-            return "it had ended before"
+            return TOO_LATE
         assert killed.code == _code_of(moment), (moment, killed.code, killed.errors)
         if self.decided():
             self._assert_nothing_is_left(moment)
