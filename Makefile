@@ -12,7 +12,7 @@ LOCK ?=
 # servers of their own, run in one process and leave the cores to OpenBLAS; the others run in as many processes as there
 # are cores, each with one thread.
 PYTEST := $(BIN)/python -m pytest -q
-PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
+PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow test-ways chaos test-all bench-verify bench-rollout bench-serve bench-train bench-iteration bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean

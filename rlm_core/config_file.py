@@ -53,7 +53,7 @@ def _describe(error: ValidationError) -> str:
     """The first complaint as `key = value: what is allowed`, with the number of further ones."""
     problems = error.errors(include_url=False)
     first = problems[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = ".".join(str(part) for part in first["loc"]).removesuffix(".[key]")
     if first["type"] == "extra_forbidden":
         text = f"{key}: unknown setting; {_allowed_keys(first['loc'])}"
     elif key:

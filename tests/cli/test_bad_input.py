@@ -34,7 +34,7 @@ SETTINGS = [
     ("generate.problems", 0, "generate.problems = 0: Input should be greater than or equal to 1"),
     ("generate.sources", {"model": -1}, "generate.sources.model = -1: Input should be greater than 0"),
     ("generate.sources", {}, "generate.sources = {}: Dictionary should have at least 1 item"),
-    ("generate.sources", {"web": 1}, "Input should be 'model', 'procedural' or 'bank'"),
+    ("generate.sources", {"web": 1}, "generate.sources.web = 'web': Input should be 'model', 'procedural' or 'bank'"),
     ("generate.from_model", 4, "generate.from_model: unknown setting; did you mean sources?"),
     ("generate.difficulty", {}, "generate.difficulty = {}: Dictionary should have at least 1 item"),
     ("generate.difficulty", {9: 1.0}, "generate.difficulty.9.[key] = '9': Input should be less than or equal to 6"),
