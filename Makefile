@@ -12,7 +12,7 @@ LOCK ?=
 # servers of their own, run in one process and leave the cores to OpenBLAS; the others run in as many processes as there
 # are cores, each with one thread.
 PYTEST := $(BIN)/python -m pytest -q
-PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist worksteal
+PYTEST_PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) --numprocesses auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run doctor test test-flow test-docker test-runners test-served test-machines test-serving test-slow test-ways chaos test-all bench-verify bench-rollout bench-serve bench-train bench-iteration bench-problems bench-sampling bench-scale learn gate-sim screenshots mutants check lock clean
@@ -36,7 +36,7 @@ doctor: setup ## what this machine has of what is needed
 	$(BIN)/rlm doctor
 
 test: setup ## the default tests and the flow tests
-	$(PYTEST_PARALLEL)
+	$(PYTEST_PARALLEL) --dist worksteal
 	$(PYTEST_PARALLEL) tests/flow
 
 test-flow: setup ## whole iterations under Prefect with a tiny model

@@ -37,7 +37,7 @@ SETTINGS = [
     ("generate.sources", {"web": 1}, "generate.sources.web = 'web': Input should be 'model', 'procedural' or 'bank'"),
     ("generate.from_model", 4, "generate.from_model: unknown setting; did you mean sources?"),
     ("generate.difficulty", {}, "generate.difficulty = {}: Dictionary should have at least 1 item"),
-    ("generate.difficulty", {9: 1.0}, "generate.difficulty.9.[key] = '9': Input should be less than or equal to 6"),
+    ("generate.difficulty", {9: 1.0}, "generate.difficulty.9 = '9': Input should be less than or equal to 6"),
     ("generate.difficulty", {1: -1.0}, "generate.difficulty.1 = -1.0: Input should be greater than 0"),
     ("generate.domains", [], "generate.domains = []: Tuple should have at least 1 item"),
     ("generate.domains", ["poetry"], "generate.domains.0 = 'poetry': Input should be 'strings', 'arrays'"),
