@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,22 +114,38 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Let the work of this thread fail at its next report or check once `seconds` have passed."""
+def time_limit(seconds: float) -> Iterator[Callable[[], float]]:
+    """Let the work of this thread fail at its next report or check once `seconds` have passed.
+
+    Yields:
+        What tells for how many seconds the block has worked, as `in_turn` counts.
+    """
     outer = getattr(_limits, "current", None)
-    own = (time.monotonic() + seconds, seconds)
+    started, waited = time.monotonic(), _waited()
+    own = (started + seconds, seconds)
     _limits.current = own if outer is None else min(own, outer)
     try:
-        yield
+        yield lambda: time.monotonic() - started - (_waited() - waited)
     finally:
-        _limits.current = outer
+        _limits.current = outer and (outer[0] + _waited() - waited, outer[1])
 
 
-def restart_time_limit() -> None:
-    """Begin this thread's time limit anew: waiting for the device is not the work's own time."""
-    current = getattr(_limits, "current", None)
-    if current is not None:
-        _limits.current = (time.monotonic() + current[1], current[1])
+@contextmanager
+def in_turn(lock: AbstractContextManager[Any]) -> Iterator[None]:
+    """Hold a lock for the time of the block. Waiting for it is no work of this thread: its time limit moves on."""
+    started = time.monotonic()
+    with lock:
+        waited = time.monotonic() - started
+        _limits.waited = _waited() + waited
+        current = getattr(_limits, "current", None)
+        if current is not None:
+            _limits.current = (current[0] + waited, current[1])
+        yield
+
+
+def _waited() -> float:
+    """Seconds that this thread has waited for its turn so far."""
+    return float(getattr(_limits, "waited", 0.0))
 
 
 @contextmanager

@@ -76,8 +76,7 @@ def _sampled_by_servers(
     learner: PolicyRef, problems: Sequence[Problem], section: RolloutSection, seed: int, part: str
 ) -> tuple[list[Rollout], float]:
     language = load_language(learner.base)
-    with _servers:
-        progress.restart_time_limit()
+    with progress.in_turn(_servers):
         started = time.monotonic()
         rollouts = _rollouts(
             language,

@@ -4,7 +4,6 @@ How many work at a time, and where, is no part of what a stage is given and so n
 Tasks have no tags: before one with tags Prefect asks its server for their limits, and a server that is gone fails it.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,10 +45,9 @@ def stage_task(
         stage = name or function.__name__
 
         def run(timeout_s: float, files: dict[str, str], **parameters: Any) -> Result:  # noqa: ARG001  files: for the key
-            started = time.monotonic()
-            with time_limit(timeout_s):
+            with time_limit(timeout_s) as worked:
                 result = function(**parameters)
-            result = result.model_copy(update={"seconds": time.monotonic() - started})
+                result = result.model_copy(update={"seconds": worked()})
             get_run_logger().info("%s: %s", stage, figures_in_words(result.figures))
             return result.within(Path(parameters["directory"])).model_dump(mode="json")
 

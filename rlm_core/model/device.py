@@ -26,8 +26,7 @@ def device_policy(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
         ModelError, AdapterError: as `load_policy`.
     """
     global _last
-    with _device, _out_of_memory_is_a_fault():
-        progress.restart_time_limit()
+    with progress.in_turn(_device), _out_of_memory_is_a_fault():
         key = (base, adapter.sha256 if adapter else None)
         if _last is None or _last[0] != key:
             _last = None
@@ -39,8 +38,7 @@ def device_policy(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
 def device_policy_to_train(base: str, adapter: AdapterRef | None) -> Iterator[Policy]:
     """The device and a policy of its own that may be changed, for the time of the block."""
     global _last
-    with _device, _out_of_memory_is_a_fault():
-        progress.restart_time_limit()
+    with progress.in_turn(_device), _out_of_memory_is_a_fault():
         _last = None
         yield load_policy(base, adapter)
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -233,19 +234,26 @@ def test_a_check_stops_a_stage_as_a_report_does_and_nobody_hears_it() -> None:
     assert heard == []
 
 
-def test_a_restarted_limit_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_ones_turn_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with progress.time_limit(10):
-        now[0] += 9
-        progress.restart_time_limit()
-        now[0] += 9
-        progress.report("stage", 1, 2)
+
+    @contextmanager
+    def busy_lock() -> Iterator[None]:
+        now[0] += 60
+        yield
+
+    with progress.time_limit(10) as worked:
+        now[0] += 4
+        with progress.in_turn(busy_lock()):
+            now[0] += 5
+            progress.report("stage", 1, 2)
+            assert worked() == 9
         now[0] += 2
         with pytest.raises(InfrastructureFault, match="10 s"):
             progress.report("stage", 2, 2)
-    progress.restart_time_limit()
-    progress.report("stage", 2, 2)
+    with progress.in_turn(busy_lock()):
+        progress.report("stage", 2, 2)
 
 
 def test_stages_stop_only_for_the_time_of_the_block() -> None:
