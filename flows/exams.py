@@ -14,17 +14,13 @@ def sit_exams(
 ) -> list[Result]:
     """Have base model, incumbent and candidate examined; what was sat before is not sat again.
 
-    The candidate sits the holdout last, and not at all when the benchmark has settled that it is rejected.
+    They sit the holdout when all have sat the benchmark, and only if it can still change anything.
 
     Args:
         examine: has somebody, by name and as a policy, sit the suite `benchmark` or `holdout`.
     """
-    exams: list[Result] = []
-    for who, policy in iteration.examined(results_of(trained, iteration.directory)).items():
-        for kind in ("benchmark", "holdout"):
-            if (who, kind) == ("candidate", "holdout"):
-                sat = [results_of(exam, iteration.directory) for exam in exams]
-                if settled(iteration, config, sat):
-                    continue
-            exams.append(examine(who, policy, kind))
+    policies = iteration.examined(results_of(trained, iteration.directory))
+    exams = [examine(who, policy, "benchmark") for who, policy in policies.items()]
+    if exams and not settled(iteration, config, [results_of(exam, iteration.directory) for exam in exams]):
+        exams += [examine(who, policy, "holdout") for who, policy in policies.items()]
     return exams

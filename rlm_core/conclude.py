@@ -62,7 +62,7 @@ class Exams:
 
 
 def settled(iteration: Iteration, config: Config, exams: Sequence[StageResult]) -> bool:
-    """Whether the exams on the benchmark alone reject the candidate, so that it need not sit the holdout."""
+    """Whether the exams on the benchmark alone settle that it is no accept, so that nobody need sit the holdout."""
     benchmark = Exams(exams).pair(config.evaluate.benchmark)
     return gate.settled(benchmark, config.gate, _past(iteration, benchmark), _lineage(iteration))
 
@@ -73,8 +73,8 @@ def propose(
     """What the gate decides by its rule, and the page that explains it.
 
     Args:
-        exams: reports of base, incumbent and candidate on both suites; without the candidate's on the holdout where
-            the benchmark has `settled` it, and none when there is no candidate.
+        exams: reports of base, incumbent and candidate on both suites; on the benchmark alone where that has `settled`
+            it, and none when there is no candidate.
 
     Raises:
         StageFailed: an exam is missing, empty or incomplete.
@@ -151,8 +151,6 @@ def _decide(iteration: Iteration, config: Config, trained: StageResult, exams: E
     if candidate is None or candidate.adapter is None:
         return gate.nothing_learnt(iteration.number, config.gate, lineage)
     benchmark, holdout = exams.pair(config.evaluate.benchmark), config.evaluate.holdout
-    for who in ("base", "incumbent"):
-        exams.of(who, holdout)
     return gate.decide(
         iteration.number,
         benchmark,

@@ -396,7 +396,7 @@ class GateSection(Section):
     worse_confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
     """paired: how sure it must be that a candidate is worse on the benchmark, to reject it before patience ends."""
     holdout_margin: Share = 0.05
-    """The candidate may score at most this much below the incumbent on the holdout."""
+    """A candidate that may be accepted may score at most this much below the incumbent on the holdout."""
     threshold: Share = 0.5
     """threshold: score on the benchmark that a candidate needs."""
     ema_weight: Annotated[float, Field(gt=0, le=1)] = 0.3

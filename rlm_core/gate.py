@@ -1,6 +1,6 @@
 """Whether a candidate becomes the incumbent, goes on probation, or is rejected; docs/gate.md has the numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -46,7 +46,11 @@ def outcomes(look: Look, section: GateSection) -> npt.NDArray[np.str_]:
     )
     worse = look.p_worse <= 1 - section.worse_confidence
     return np.select(
-        [np.asarray(vetoed | worse), np.asarray(proved), np.asarray(look.waited < section.patience)],
+        [
+            np.asarray(worse | proved & vetoed),
+            np.asarray(proved),
+            np.asarray(look.waited < section.patience),
+        ],
         ["rejected", "accepted", "probation"],
         "rejected",
     )
@@ -62,9 +66,10 @@ def score_bar(look: Look, section: GateSection) -> Any:
 
 
 def settled(benchmark: ExamPair, section: GateSection, past: PastScores, lineage: Lineage) -> bool:
-    """Whether the benchmark alone rejects a candidate. The holdout can veto and nothing more, so it need not be sat."""
+    """Whether the benchmark alone settles what becomes of a candidate: it is no accept, which is all that the holdout
+    can veto. So the holdout need not be sat."""
     look = _look(compare(benchmark, 0, section.confidence), None, past, lineage)
-    return bool(outcomes(look, section).item() == "rejected")
+    return bool(outcomes(look, section).item() != "accepted")
 
 
 def decide(
@@ -77,7 +82,7 @@ def decide(
     lineage: Lineage,
     seed: int,
 ) -> GateDecision:
-    """Decide about a candidate that sat the exams. The holdout has a veto under every rule.
+    """Decide about a candidate that sat the exams. Under every rule the holdout can veto an accept.
 
     Args:
         holdout: None where the benchmark has `settled` it.
@@ -91,7 +96,7 @@ def decide(
         on_holdout = compare(holdout, derive_seed(seed, "holdout"), section.confidence)
     look = _look(on_benchmark, on_holdout, past, lineage)
     outcome = cast(Outcome, outcomes(look, section).item())
-    if on_holdout is None and outcome != "rejected":
+    if on_holdout is None and outcome == "accepted":
         raise StageFailed("gate: the candidate's exam on the holdout is missing; nothing is decided")
     return GateDecision(
         iteration=iteration,
@@ -142,7 +147,8 @@ def _look(benchmark: SuiteComparison, holdout: SuiteComparison | None, past: Pas
 
 def _reason(outcome: Outcome, look: Look, holdout: SuiteComparison | None, section: GateSection) -> str:
     found = _found(outcome, look, section)
-    if holdout and look.holdout_difference < -section.holdout_margin - _ROUNDING:
+    without = outcomes(replace(look, holdout_difference=0.0), section).item()
+    if holdout and outcome != without:
         return (
             f"vetoed by the holdout: {holdout.candidate:.3f} against {holdout.incumbent:.3f} is worse by more "
             f"than the margin of {section.holdout_margin:g}; else {found}"
@@ -157,7 +163,7 @@ def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
     asked = f"p {p_text(look.p_better, '= ')}; at most {section.level(look.tries):.3g} is asked for"
     if look.p_worse <= 1 - section.worse_confidence:
         allowed = f"{1 - section.worse_confidence:.3g}"
-        return f"{gain} is worse with p {p_text(look.p_worse, '= ')}; above {allowed} it may go on"
+        return f"{gain} is worse with p {p_text(look.p_worse, '= ')}; above {allowed} it would go on probation"
     if look.p_better <= section.level(look.tries):
         if look.difference >= section.min_gain - _ROUNDING:
             return f"{gain} is a gain with {asked}"
@@ -168,8 +174,6 @@ def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
             f"iteration {look.waited + 1} of {section.patience} on probation"
         )
     found = f"{gain} is not a gain with {asked}"
-    if look.waited < section.patience:  # vetoed
-        return found
     patience = f"after {look.waited} iterations on probation" if section.patience else "and there is no probation"
     return f"{found}, {patience}"
 

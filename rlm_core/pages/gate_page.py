@@ -94,7 +94,7 @@ def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, tra
         "holdout's margin": f"{gate.holdout_margin:g}",
     }
     if decision.candidate is not None and decision.holdout is None:
-        rows["holdout's margin"] += "; the candidate did not sit the holdout, as the benchmark alone rejects it"
+        rows["holdout's margin"] += "; not sat, as it can veto an accept only, and by the benchmark this is none"
     return "\n".join(["## Where it comes from", "", *(f"- {name}: {text}" for name, text in rows.items())])
 
 

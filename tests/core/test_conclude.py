@@ -78,17 +78,23 @@ def test_complete_exams_are_decided_on(tmp_path: Path, config: Config, iteration
     assert "# Iteration 1: accepted" in page
 
 
-def test_a_candidate_that_the_benchmark_rejects_need_not_sit_the_holdout(
-    tmp_path: Path, config: Config, iteration: Iteration
+@pytest.mark.parametrize(
+    ("right", "outcome"), [(0, "rejected"), (1, "probation"), (4, "accepted")], ids=["worse", "equal", "better"]
+)
+def test_where_the_benchmark_makes_no_accept_nobody_need_sit_the_holdout(
+    tmp_path: Path, config: Config, iteration: Iteration, right: int, outcome: str
 ) -> None:
-    for right, is_settled in ((0, True), (1, False)):
-        given = exams(tmp_path, config, candidate=report([right] * 12))[:-1]
-        assert settled(iteration, config, given) is is_settled
-    decision, page = propose(
-        iteration, config, trained(tmp_path), exams(tmp_path, config, candidate=report([0] * 12))[:-1]
-    )
-    assert (decision.outcome, decision.holdout) == ("rejected", None)
-    assert "the candidate did not sit the holdout" in page
+    given = exams(tmp_path, config, candidate=report([right] * 12))
+    on_benchmark = given[: len(WHO)]
+    assert settled(iteration, config, on_benchmark) is (outcome != "accepted")
+    assert propose(iteration, config, trained(tmp_path), given)[0].outcome == outcome
+    if outcome == "accepted":
+        with pytest.raises(StageFailed, match="holdout is missing; nothing is decided"):
+            propose(iteration, config, trained(tmp_path), on_benchmark)
+    else:
+        decision, page = propose(iteration, config, trained(tmp_path), on_benchmark)
+        assert (decision.outcome, decision.holdout) == (outcome, None)
+        assert "not sat, as it can veto an accept only" in page
 
 
 def lost_one(complete: ExamReport) -> ExamReport:
