@@ -13,7 +13,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.flow_runs import resume_flow_run
 
 import flows.approval
@@ -56,7 +56,8 @@ def somebody(answer: dict[str, Any]) -> Iterator[list[str]]:
             while not over.wait(0.1):
                 for run in client.read_flow_runs():
                     if run.id not in known and run.state and run.state.is_paused():
-                        with suppress(ObjectNotFound, RuntimeError):  # a run pauses before all of its form is there
+                        # A run pauses before all of its form is there.
+                        with suppress(ObjectNotFound, PrefectHTTPStatusError, RuntimeError):
                             form = form_of(client, run)
                             resume_flow_run(run.id, run_input=answer)
                             shown.append(form)
