@@ -5,6 +5,7 @@ what is allowed.
 """
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,20 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: the file cannot be read, is not YAML, or a setting is not allowed.
     """
-    path = Path(path)
+    return parse_config(_read(Path(path)), source=str(path))
+
+
+def load_sections(path: Path, names: Iterable[str]) -> Config:
+    """Read some sections of a config file, which may be an earlier version's; the others are as they are by default.
+
+    Raises:
+        ConfigError: as `load_config`, of these sections.
+    """
+    content = _read(path)
+    return parse_config({name: content[name] for name in names if name in content}, source=str(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
     text = read_given_text(path, str(path), ConfigError)
     try:
         content = parse_yaml(text)
@@ -32,7 +46,7 @@ def load_config(path: str | Path) -> Config:
         content = {}
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold sections with settings, not a {type(content).__name__}")
-    return parse_config(content, source=str(path))
+    return content
 
 
 def parse_config(content: dict[str, Any], source: str = "config") -> Config:

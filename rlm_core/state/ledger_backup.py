@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_core.config_file import load_config
+from rlm_core.config_file import load_sections
 from rlm_core.errors import LedgerError, RlmError, StageFailed
 from rlm_core.files import move_into_place, read_record, write_atomic
 from rlm_core.model.adapters import base_policy, first_adapter
@@ -114,7 +114,7 @@ def _replay(ledger: Ledger, run: Run, adapters: dict[str, AdapterRef]) -> None:
     Args:
         adapters: those of the iterations before, by their digests; this one's is added.
     """
-    config = load_config(run.config)
+    config = load_sections(run.config, ("model", "train", "gate"))
     decision = run.read_decision()
     if ledger.base() is None:
         ledger.begin(Base.of(base_policy(config)), first_adapter(config))

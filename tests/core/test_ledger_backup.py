@@ -1,6 +1,7 @@
 """A damaged ledger comes back from its backup and the run directories; a moved one finds its files."""
 
 import errno
+import json
 import os
 import shutil
 import sqlite3
@@ -120,6 +121,17 @@ def test_without_a_whole_backup_it_comes_back_from_the_runs_alone(project: Proje
     harm(project.ledger_backup)
     rebuilt = rebuild(project)
     assert (rebuilt.from_backup, rebuilt.iterations) == (False, (1, 2, 3))
+    assert told(project) == before
+
+
+def test_a_run_whose_settings_had_other_names_then_is_no_reason_to_leave_it_out(project: Project) -> None:
+    before = told(project)
+    for run in project.all_runs():
+        settings = json.loads(run.config.read_text())
+        write_json(run.config, settings | {"generate": {"from_model": 4}})
+    damage(project.ledger)
+    project.ledger_backup.unlink()
+    assert rebuild(project).left_out == {}
     assert told(project) == before
 
 

@@ -53,7 +53,9 @@ def test_deployments_are_run_and_looked_at(machine: Machine, make_config: MakeCo
     names = {run["name"] for run in machine.runs("iterate")}
     assert {f"project · iteration {entry.number} · {entry.decision.outcome}" for entry in entries} <= names
     tasks = machine.ask("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [made[0]]}}})
-    assert {"iteration 1 · rollout shard 1/3", "iteration 1 · candidate sits the benchmark"} <= {t["name"] for t in tasks}
+    assert {"iteration 1 · rollout shard 1/3", "iteration 1 · candidate sits the benchmark"} <= {
+        t["name"] for t in tasks
+    }
     wait_for(lambda: any(line.startswith("train (steps): ") for line in machine.logs(made[0])))
     for page in ("learning", "iteration", "gate"):
         key = {"artifacts": {"key": {"any_": [f"{page}-project"]}}, "sort": "CREATED_DESC"}
