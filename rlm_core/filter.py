@@ -56,16 +56,14 @@ def run(
     """
     offered = [problem for file in proposals for problem in read_jsonl(Path(file.path), Problem)]
     own = read_problems(generate.bank)
-    groups = {group: read_problems(suite) for group, suite in suites.items()} | {"bank": own}
     with open_ledger(Project(project).ledger) as ledger:
         tried = ledger.tried_problems(before=iteration)
-    groups["corpus"] = [each.problem for each in tried]
+    known = _known(own, tried, suites)
     bank = _in_order(own, tried, generate, project_seed, iteration)
     asking = partial(_answers_of, learner, rollout, section.majority.answers)
     # A problem of the bank may come up in several iterations; the same learner is asked the same about it.
     answerer = Answerer(learner.name, asking(derive_seed(project_seed, "bank majority")))
     doubted = own if generate.proves_bank else []
-    known = KnownProblems(groups)
     worth, hopeless = _worth_a_run(offered, known, section)
     with (
         open_prover(verify) as prover,
@@ -77,18 +75,29 @@ def run(
         chosen = partial(filter_proposals, known=known, section=section, prover=prover, prove=proofs.proved)
         problems, rejections = chosen(answered, bank, generate.problems)
         spare, passed_over = chosen([], _without(bank, problems), reserve)
-    written_already = {rejection.proposal for rejection in rejections}
-    rejections += [rejection for rejection in passed_over if rejection.proposal not in written_already]
+    rejections += _new(passed_over, rejections)
     with open_bench(verify, [*problems, *spare]) as bench:
         problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))
     figures = {"reserve": len(spare), "invented": _invented(answered, problems)}
     figures |= Claims.of(solved.proposals, answered).figures | solved.figures | proofs.figures
-    unsolved = [_rejection(problem, refused) for problem, refused in solved.refused]
-    made = written(directory, "problems", problems, [*hopeless, *unsolved, *rejections], **figures)
+    refused = [*hopeless, *(_rejection(*each) for each in solved.refused), *rejections]
+    made = written(directory, "problems", problems, refused, **figures)
     if not problems:
         raise _nothing_left(generate, made)
     files = {"reserve": FileRef.of(write_jsonl(Run(directory).reserve, spare))}
     return made.model_copy(update={"files": made.files | files})
+
+
+def _known(bank: Sequence[Problem], tried: Sequence[TriedProblem], suites: Mapping[str, str]) -> KnownProblems:
+    """What no proposal may repeat."""
+    exams = {group: read_problems(suite) for group, suite in suites.items()}
+    return KnownProblems(exams | {"bank": [*bank], "corpus": [each.problem for each in tried]})
+
+
+def _new(rejections: Iterable[Rejection], already: Iterable[Rejection]) -> list[Rejection]:
+    """Those whose proposals are not among those that were rejected already."""
+    written_already = {rejection.proposal for rejection in already}
+    return [rejection for rejection in rejections if rejection.proposal not in written_already]
 
 
 def _in_order(
@@ -216,7 +225,7 @@ def _asked_before(problem: Problem, known: KnownProblems, sandbox: Sandbox) -> R
                 reason = f"its own solution passes every case of {found.entry_point} of the {group}"
                 return Refusal(rule="twin", reason=reason, value=f"{found.entry_point} of the {group}", limit="none")
     except InfrastructureFault as fault:
-        return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
+        return Refusal.of_error("infrastructure", fault)
     return None
 
 

@@ -112,6 +112,11 @@ class Refusal(Record):
     limit: float | str | None
     """The limit that it is beyond; `none` where there must be nothing of the kind."""
 
+    @classmethod
+    def of_error(cls, rule: str, error: Exception) -> "Refusal":
+        """That an error shows the rule broken."""
+        return cls(rule=rule, reason=str(error), value=type(error).__name__, limit="none")
+
 
 class Rejection(Refusal):
     """A proposal that did not become a problem, and why."""

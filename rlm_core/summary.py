@@ -1,7 +1,7 @@
 """An iteration in figures: what happened, per problem and in all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,11 +93,6 @@ def summarise(
     """
     trained = read_record(Path(results.trained.files["report"].path), TrainReport)
     rollout_s = float(np.sum([result.figures["seconds"] for result in results.rollouts]))
-    refused = [
-        rejection.rule
-        for result in results.made
-        for rejection in read_jsonl(Path(result.files["rejections"].path), Rejection)
-    ]
     judged = [verdict for verdict in verdicts if verdict.judged]
     tokens = sum(len(rollout.tokens) for rollout in rollouts)
     passed = sum(verdict.passed for verdict in judged)
@@ -105,7 +100,7 @@ def summarise(
         iteration=iteration,
         policy=policy,
         problems_by_source=dict(Counter(problem.provenance.source for problem in problems)),
-        rejections_by_rule=dict(Counter(refused)),
+        rejections_by_rule=dict(Counter(_rules_broken(results))),
         **dict(Inventions.of(results.made)),
         rollouts=len(rollouts),
         passed=passed,
@@ -127,6 +122,11 @@ def summarise(
         duration_s=duration_s,
         stage_seconds=results.stage_seconds(),
     )
+
+
+def _rules_broken(results: IterationResults) -> Iterator[str]:
+    for result in results.made:
+        yield from (rejection.rule for rejection in read_jsonl(Path(result.files["rejections"].path), Rejection))
 
 
 def problem_metrics(

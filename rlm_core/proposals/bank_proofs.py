@@ -130,9 +130,9 @@ class BankProofs:
             [ready] = prepare([problem], self._bench, trivial=False)
             judgement = judge(Answer.of(text), ready, self._bench)
         except ProblemError as error:
-            return Refusal(rule="reference", reason=str(error), value=type(error).__name__, limit="none")
+            return Refusal.of_error("reference", error)
         except InfrastructureFault as fault:
-            return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
+            return Refusal.of_error("infrastructure", fault)
         if judgement.status == "passed":
             return problem
         reason = f"its own reference fails: {judgement.reason}"

@@ -79,7 +79,7 @@ def _agreed(proposal: Problem, texts: Sequence[str], section: MajoritySection, s
             if code is not None and (values := _values(proposal, code, sandbox)):
                 agreeing[values].append(code)
     except InfrastructureFault as fault:
-        return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
+        return Refusal.of_error("infrastructure", fault)
     most: list[str] = max(agreeing.values(), key=len, default=[])
     share = len(most) / len(texts)
     if share >= section.share:

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from rlm_core.problems import Case, Problem
 from rlm_core.records import Record
 from rlm_core.sandbox import Sandbox
-from rlm_core.verifiers.cases import CallResult, NoResult, Raised, Value, run_cases
+from rlm_core.verifiers.cases import CallResult, NoResult, Raised, Value, encoder_for, passes, run_cases
 
 _AT_ONCE = 50
 """Inputs that one call runs."""
@@ -54,6 +55,11 @@ class Unknown(Record):
 
 
 Outcome = CallResult | Unknown
+
+
+def is_passed(case: Case, outcome: Outcome, problem: Problem, sandbox: Sandbox) -> bool | None:
+    """Whether a case of the problem is passed by what came of its input; None when nothing is known of that."""
+    return None if isinstance(outcome, Unknown) else passes(case, outcome, problem, encoder_for(sandbox.limits))
 
 
 def outcomes(sandbox: Sandbox, code: str, entry_point: str, inputs: Sequence[list[JsonValue]]) -> list[Outcome]:

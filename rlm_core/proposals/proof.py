@@ -8,12 +8,12 @@ from rlm_core.config import FilterSection, VerifySection
 from rlm_core.errors import InfrastructureFault, ProblemError
 from rlm_core.judging import open_configured
 from rlm_core.problems import Case, Problem
-from rlm_core.proposals.outcomes import Unknown, outcomes
+from rlm_core.proposals.outcomes import is_passed, outcomes
 from rlm_core.proposals.seen import variations
 from rlm_core.proposals.slips import numbers_in, slips
 from rlm_core.records import Refusal
 from rlm_core.sandbox import Limits, Sandbox
-from rlm_core.verifiers.cases import Value, encoder_for, judge_cases, passes
+from rlm_core.verifiers.cases import Value, judge_cases
 from rlm_core.verifiers.judgement import Judgement
 from rlm_core.verifiers.trivial import best_trivial_share
 
@@ -81,9 +81,9 @@ class Prover:
         try:
             return self._wrong(problem) or self._unnoticed(problem, section)
         except ProblemError as error:
-            return Refusal(rule="cases", reason=str(error), value=type(error).__name__, limit="none")
+            return Refusal.of_error("cases", error)
         except InfrastructureFault as fault:
-            return Refusal(rule="infrastructure", reason=str(fault), value=type(fault).__name__, limit="none")
+            return Refusal.of_error("infrastructure", fault)
 
     def _wrong(self, problem: Problem) -> Refusal | None:
         cases = problem.cases
@@ -147,9 +147,8 @@ class Prover:
 
     def _differs(self, code: str, problem: Problem, further: Sequence[Case]) -> bool:
         found = outcomes(self.sandbox, code, problem.entry_point, [case.input for case in further])
-        encoder = encoder_for(self.sandbox.limits)
         return any(
-            not isinstance(outcome, Unknown) and not passes(case, outcome, problem, encoder)
+            is_passed(case, outcome, problem, self.sandbox) is False
             for case, outcome in zip(further, found, strict=True)
         )
 

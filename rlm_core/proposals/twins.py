@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pydantic import JsonValue
 
 from rlm_core.problems import Case, Cases, Problem, Pytest, parts
-from rlm_core.proposals.outcomes import Outcome, Unknown, outcomes
+from rlm_core.proposals.outcomes import Outcome, is_passed, outcomes
 from rlm_core.sandbox import Sandbox
-from rlm_core.verifiers.cases import encoder_for, passes
 
 _CALLED = """
 def called(source, name, arguments):
@@ -43,7 +42,7 @@ def twin(problem: Problem, others: Iterable[Problem], sandbox: Sandbox) -> Probl
         [other for other in tested if other.id in named],
         lambda _: problem.cases,
         lambda asked: [
-            _passed(case, outcome, problem, sandbox)
+            is_passed(case, outcome, problem, sandbox)
             for (_, case), outcome in zip(asked, _their_outcomes(asked, named, sandbox), strict=True)
         ],
     )
@@ -76,17 +75,13 @@ def _first_passed(
 def _own_outcomes(problem: Problem, asked: _AskedCases, sandbox: Sandbox) -> list[bool | None]:
     """Whether the problem's reference passes cases of others."""
     found = outcomes(sandbox, str(problem.reference), problem.entry_point, [case.input for _, case in asked])
-    return [_passed(case, outcome, other, sandbox) for (other, case), outcome in zip(asked, found, strict=True)]
+    return [is_passed(case, outcome, other, sandbox) for (other, case), outcome in zip(asked, found, strict=True)]
 
 
 def _their_outcomes(asked: _AskedCases, named: dict[str, str], sandbox: Sandbox) -> list[Outcome]:
     """What the references of others give for cases of the problem."""
     inputs: list[list[JsonValue]] = [[other.reference, named[other.id], case.input] for other, case in asked]
     return outcomes(sandbox, _CALLED, "called", inputs)
-
-
-def _passed(case: Case, outcome: Outcome, problem: Problem, sandbox: Sandbox) -> bool | None:
-    return None if isinstance(outcome, Unknown) else passes(case, outcome, problem, encoder_for(sandbox.limits))
 
 
 def _function_of(problem: Problem) -> str | None:

@@ -14,7 +14,7 @@ from rlm_core.records import ExamReport
 from rlm_core.state.ledger import Ledger, open_ledger
 from rlm_core.state.ledger_backup import back_up
 from rlm_core.state.project import Project
-from rlm_core.state.run import PART, Run
+from rlm_core.state.run import Run
 
 _DAYS_TO_GO_ON = 7
 """How long an exam by hand that was stopped may be gone on with."""
@@ -62,11 +62,11 @@ def _found(project: Project, ledger: Ledger, keep: int) -> Iterator[Removable]:
 def _parts_left(project: Project, ended: Sequence[Run]) -> Iterator[Removable]:
     """Parts of exams that were not finished: all of iterations that have ended, and the old ones of exams by hand."""
     for run in ended:
-        if parts := tuple(sorted(run.exams.glob(f"*{PART}"))):
+        if parts := tuple(run.exam_parts()):
             yield _of_files(run.exams, "parts of exams of an iteration that has ended", parts)
-    by_hand, since = Run(project.root).exams, time.time() - _DAYS_TO_GO_ON * 86_400
-    if parts := tuple(file for file in sorted(by_hand.glob(f"*{PART}")) if _written(file) < since):
-        yield _of_files(by_hand, f"parts of exams that nobody went on with for {_DAYS_TO_GO_ON} days", parts)
+    by_hand, since = Run(project.root), time.time() - _DAYS_TO_GO_ON * 86_400
+    if parts := tuple(file for file in by_hand.exam_parts() if _written(file) < since):
+        yield _of_files(by_hand.exams, f"parts of exams that nobody went on with for {_DAYS_TO_GO_ON} days", parts)
 
 
 def _of_files(directory: Path, reason: str, files: tuple[Path, ...]) -> Removable:

@@ -66,8 +66,12 @@ class Run:
 
     def remove_unfinished(self) -> None:
         """Remove what stages that were stopped on their way go on from: the iteration has ended."""
-        for left in (self.checkpoint, *self.exams.glob(f"*{PART}")):
+        for left in (self.checkpoint, *self.exam_parts()):
             left.unlink(missing_ok=True)
+
+    def exam_parts(self) -> list[Path]:
+        """Parts of exams whose report is not there yet."""
+        return sorted(self.exams.glob(f"*{PART}"))
 
     @property
     def train_report(self) -> Path:

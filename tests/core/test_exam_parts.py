@@ -102,11 +102,15 @@ def test_an_exam_that_was_stopped_goes_on_after_its_last_whole_part(
     order: Order, straight: ExamReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop_after(order, 2, monkeypatch)
+    assert gone_on_with(order, monkeypatch) == (straight, [2])
+    assert parts_in(order) == []
+
+
+def gone_on_with(order: Order, monkeypatch: pytest.MonkeyPatch) -> tuple[ExamReport, list[int]]:
+    """The report, and how many problems each part had that was still to be sampled."""
     rest = Sampler()
     monkeypatch.setattr(sit, "sample_rollouts", rest)
-    assert report_of(order) == straight
-    assert rest.asked == [2]
-    assert parts_in(order) == []
+    return report_of(order), rest.asked
 
 
 def stop_after(order: Order, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +139,7 @@ def test_a_part_that_is_not_as_it_was_written_is_sat_again(
     damaged = damage(first.read_bytes())
     assert damaged != first.read_bytes()
     first.write_bytes(damaged)
-    rest = Sampler()
-    monkeypatch.setattr(sit, "sample_rollouts", rest)
-    assert report_of(order) == straight
-    assert rest.asked == [4, 2]
+    assert gone_on_with(order, monkeypatch) == (straight, [4, 2])
 
 
 def test_only_the_part_is_sat_again_that_could_not_be_judged(
@@ -156,10 +157,7 @@ def test_only_the_part_is_sat_again_that_could_not_be_judged(
         patch.setattr(sit, "judge_rollouts", lose_one)
         with pytest.raises(InfrastructureFault, match=r"1 answers on .* could not be judged"):
             evaluate.run(order)
-    rest = Sampler()
-    monkeypatch.setattr(sit, "sample_rollouts", rest)
-    assert report_of(order) == straight
-    assert rest.asked == [4]
+    assert gone_on_with(order, monkeypatch) == (straight, [4])
 
 
 def test_parts_of_the_same_suite_in_another_order_are_not_mixed_up(
@@ -185,10 +183,7 @@ def test_a_time_limit_in_the_middle_costs_one_part(
         patch.setattr(sit, "sample_rollouts", late)
         with pytest.raises(InfrastructureFault, match="took longer than"):
             evaluate.run(order)
-    rest = Sampler()
-    monkeypatch.setattr(sit, "sample_rollouts", rest)
-    assert report_of(order) == straight
-    assert rest.asked == [4, 2]
+    assert gone_on_with(order, monkeypatch) == (straight, [4, 2])
 
 
 def test_two_who_sit_the_same_exam_come_to_the_same_report_and_leave_no_part(

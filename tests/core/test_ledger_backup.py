@@ -18,11 +18,12 @@ from rlm_core.errors import LedgerError, StageFailed
 from rlm_core.files import write_json, write_jsonl, write_record
 from rlm_core.model.base_model import fingerprint
 from rlm_core.problems import Problem
-from rlm_core.records import AdapterRef, FileRef, IterationResults, Rollout, StageResult, TrainReport, Verdict
+from rlm_core.records import AdapterRef, FileRef, IterationResults, StageResult, TrainReport
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.ledger_backup import back_up, back_up_if_behind, rebuild
 from rlm_core.state.project import Project
 from rlm_core.summary import outcomes, summarise
+from tests.samples.ended import answer
 from tests.samples.ledger import decision
 
 TOLD = ("next_iteration", "incumbent", "base", "past_scores", "corpus_size")
@@ -46,23 +47,7 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
     asked = Problem.model_validate(
         {"prompt": f"p{number}", "entry_point": "f", "cases": [{"input": [1], "expected": 2}]}
     )
-    answers = [
-        Rollout(
-            problem_id=asked.id,
-            index=i,
-            seed=i,
-            prompt_tokens=(1,),
-            tokens=(2, i),
-            logprobs=(0.0, 0.0),
-            text="t",
-            finish_reason="stop",
-        )
-        for i in range(2)
-    ]
-    verdicts = [
-        Verdict(rollout_id=a.id, problem_id=asked.id, status=s, sandbox="none")
-        for a, s in zip(answers, ("passed", "failed"), strict=True)
-    ]
+    answers, verdicts = zip(*(answer(asked, index, "t", reward) for index, reward in enumerate((1, 0))), strict=True)
     summary = summarise(number, "base", _results(run), [asked], answers, verdicts, duration_s=2.0)
     candidate = AdapterRef(path=str(run / "adapter"), sha256=str(number) * 64)
     decided = decision(number, accepted, 0.3 + number / 10).model_copy(update={"candidate": candidate})

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from rlm_core.problems import Case, Problem
 from rlm_core.records import ExamReport, FileRef, ProblemScore, Rollout, StageResult
+from tests.samples.exam_reports import report as made_up
 
 SMALLEST = '{"prompt": "…", "entry_point": "solve", "cases": [{"input": [5], "expected": 120}]}'
 
@@ -33,21 +34,7 @@ def rollout(**changes: Any) -> Rollout:
 
 def report(*samples: int, k: int = 4) -> ExamReport:
     scores = [ProblemScore(problem_id=str(i), entry_point="f", samples=n, correct=0) for i, n in enumerate(samples)]
-    return ExamReport(
-        suite="s",
-        suite_digest="d",
-        policy="base",
-        base_model="m",
-        k=k,
-        temperature=0.7,
-        seed=0,
-        pass_at={1: 0.0},
-        problems=tuple(scores),
-        tokens=1,
-        truncated_share=0,
-        infrastructure_faults=0,
-        duration_s=1,
-    )
+    return made_up([], k, pass_at={1: 0.0}, problems=tuple(scores))
 
 
 def test_the_smallest_problem_parses() -> None:

@@ -12,6 +12,7 @@ from rlm_core.records import (
     SuiteComparison,
 )
 from rlm_core.state.ledger import Base, Ledger, ProblemOutcome
+from tests.samples import exam_reports
 
 BASE = Base(name="model", fingerprint="f")
 FIRST = AdapterRef(path="start", sha256="0" * 64)
@@ -66,21 +67,9 @@ def outcome(name: str, rollouts: int = 8, passed: int = 2) -> ProblemOutcome:
 
 
 def report(k: int = 4, samples: int = 4) -> ExamReport:
-    return ExamReport(
-        suite="s",
-        suite_digest="d",
-        policy="base",
-        base_model="m",
-        k=k,
-        temperature=0.7,
-        seed=0,
-        pass_at={1: 0.25, 4: 1.0},
-        problems=(ProblemScore(problem_id="p", entry_point="f", samples=samples, correct=1),),
-        tokens=9,
-        truncated_share=0.5,
-        infrastructure_faults=0,
-        duration_s=1.5,
-    )
+    score = ProblemScore(problem_id="p", entry_point="f", samples=samples, correct=1)
+    own = {"pass_at": {1: 0.25, 4: 1.0}, "tokens": 9, "truncated_share": 0.5, "duration_s": 1.5}
+    return exam_reports.report([], k, suite="s", suite_digest="d", problems=(score,), **own)
 
 
 def state_of(ledger: Ledger) -> list[Any]:
