@@ -17,6 +17,7 @@ from rlm_core.records import (
     StageResult,
 )
 from rlm_core.seeds import derive_seed
+from rlm_core.serving.remote import authorization
 from rlm_core.sources import read_problems
 from rlm_core.state.corpus_file import write_corpus
 from rlm_core.state.ledger import Base, is_begun, open_ledger
@@ -78,10 +79,12 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
         say: called with a line about each slow step, such as fetching the default model.
 
     Raises:
-        UsageError: a suite, the bank, the base model or the first adapter is not usable.
+        UsageError: a suite, the bank, the base model, the first adapter or the servers' token is not usable.
         SandboxUnavailable: the configured sandbox cannot be had.
         LedgerError: the project has a ledger that cannot be used.
     """
+    if config.rollout.engine == "server":
+        authorization(config.rollout)
     names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
     problems = [problem for name in names for problem in read_problems(name)]
     check_problems(problems, config.verify.limits, config.verify.functions)

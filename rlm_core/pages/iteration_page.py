@@ -10,11 +10,12 @@ from rlm_core.inventions import in_words
 from rlm_core.pages.gate_page import heading
 from rlm_core.pages.markdown import code, fenced, side_by_side, table, wrapped
 from rlm_core.pages.suspects import suspects, why
-from rlm_core.phrases import counted, useful_groups
+from rlm_core.phrases import counted, megabytes, useful_groups
 from rlm_core.problems import Problem
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.rounds import asked_problems
 from rlm_core.state.project import Project
+from rlm_core.state.prune import size_of
 from rlm_core.state.run import Made, Run
 from rlm_core.summary import Summary
 
@@ -37,6 +38,9 @@ class Ended:
     """By generate and mutate: proposals, and those that could not be read as such."""
     rejections: Sequence[Rejection] = ()
     """Of all three stages that make problems."""
+    run_bytes: int = 0
+    project_bytes: int = 0
+    """What the iteration's directory takes on disk, and the whole project."""
 
 
 def read_ended(project: Project, number: int) -> Ended:
@@ -63,6 +67,8 @@ def read_ended(project: Project, number: int) -> Ended:
             if path.is_file()
             for rejection in read_jsonl(path, Rejection)
         ],
+        run_bytes=size_of(run.directory),
+        project_bytes=size_of(project.root),
     )
 
 
@@ -78,6 +84,7 @@ def iteration_page(ended: Ended) -> str:
         "## Stages",
         _stages(ended),
         *_invented(ended),
+        f"On disk: {megabytes(ended.run_bytes)}, the whole project {megabytes(ended.project_bytes)}.",
         *_rejected(ended.rejections),
         *_samples(ended, texts),
         *_suspicious(ended, texts),

@@ -100,7 +100,7 @@ class _Asking:
         """When a server answered, or was at work on it."""
 
     async def run(self) -> list[Completion]:
-        async with httpx.AsyncClient(headers=_headers(self._section), timeout=None) as client:
+        async with httpx.AsyncClient(headers=authorization(self._section), timeout=None) as client:
             for index in range(len(self._requests)):
                 self._waiting.put_nowait(index)
             using = [asyncio.create_task(self._use(client, url)) for url in self._section.servers]
@@ -281,7 +281,12 @@ async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _headers(section: RolloutSection) -> dict[str, str]:
+def authorization(section: RolloutSection) -> dict[str, str]:
+    """The header with which servers are asked; empty when no token is configured.
+
+    Raises:
+        ConfigError: the token's environment variable is not set, or holds no token.
+    """
     name = section.server_token_env
     if name is None:
         return {}

@@ -9,7 +9,7 @@ import pytest
 
 from rlm_core.config import AdapterSection, Config
 from rlm_core.config_file import load_config
-from rlm_core.errors import AdapterError, ModelError
+from rlm_core.errors import AdapterError, ConfigError, ModelError
 from rlm_core.files import write_json, write_text
 from rlm_core.iteration import begin, check
 from rlm_core.model.adapters import WEIGHTS, write_adapter_config
@@ -119,3 +119,16 @@ def test_a_backup_that_was_not_made_is_made_up_for(config: Config, project: Proj
         begin(config)
     with open_ledger(project.ledger_backup, create=False) as ledger:
         assert ledger.incumbent() == adapter(1)
+
+
+def test_servers_token_that_is_not_there_is_missed_before_the_work(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = {"engine": "server", "servers": ["http://127.0.0.1:9"], "server_token_env": "RLM_TEST_TOKEN"}
+    config = load_config(Path(write(tmp_path, {**settings, "rollout": {**settings.get("rollout", {}), **asking}})))
+    monkeypatch.delenv("RLM_TEST_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="'RLM_TEST_TOKEN': this environment variable is not set"):
+        begin(config)
+    assert not Project(Path(config.project)).root.exists()
+    monkeypatch.setenv("RLM_TEST_TOKEN", "secret")
+    assert begin(config).number == 1

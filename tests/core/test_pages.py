@@ -99,6 +99,11 @@ def test_the_iterations_page_has_each_stage_with_its_time() -> None:
     assert "were pruned" in page
 
 
+def test_the_iterations_page_says_how_much_disk_is_taken() -> None:
+    page = iteration_page(dataclasses.replace(ended(), run_bytes=3_400_000, project_bytes=41_200_000))
+    assert "\nOn disk: 3.4 MB, the whole project 41.2 MB.\n" in page
+
+
 REJECTIONS = st.lists(
     st.builds(
         Rejection,

@@ -138,6 +138,7 @@ def test_an_iteration_whose_model_proposes_garbage_trains_on_good_problems_and_s
     assert [problem for problem in made if problem.provenance.written_by_model] == []
     page = (run / "iteration.md").read_text()
     assert "3 unusable" in page
+    assert re.search(r"^On disk: \d+\.\d MB, the whole project \d+\.\d MB\.$", page, re.M)
     told = "none of 5 that the model was asked for could be used, others took their place"
     assert told in page
     capsys.readouterr()

@@ -215,8 +215,8 @@ def test_a_seed_gives_the_same_answer_and_leaves_others_to_chance(running: Runni
         return str(json.dumps(answer["choices"]))
 
     assert text(seed=3) == text(seed=3)
-    after = []
-    for _ in range(2):
+    after = set()
+    for _ in range(8):  # two alone may be equal by lot: the tiny model's answers are short
         text(seed=3)
-        after.append(text())
-    assert after[0] != after[1]
+        after.add(text())
+    assert len(after) > 1
