@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from rlm_core.progress import Progress
 
+_TELLING = 0.05
+"""Share of a stage that must be done before it tells how long the others take: a first answer may have waited long."""
+
 TITLES = {
     "generate": "generate (proposals)",
     "mutate": "mutate (variations)",
@@ -66,8 +69,9 @@ class StageProgress:
         if self.name in ("verify", "evaluate_verify") and self.done:
             words.append(f"{self.figure('passed') / self.done:.0%} passed")
         found = int(self.figure("found"))
-        if found < self.done < self.total:
-            words.append(f"about {elapsed / (self.done - found) * (self.total - self.done):.0f} s left")
+        done_now, left = self.done - found, self.total - self.done
+        if left and done_now > 0 and done_now >= _TELLING * (done_now + left):
+            words.append(f"about {elapsed / done_now * left:.0f} s left")
         if found:
             words.append(f"{found} were finished before")
         return ", ".join(words)

@@ -1,4 +1,4 @@
-"""Answers to many prompts at once: rows of a batch that come and go, and prompts computed once for all their rows.
+"""Answers to many prompts at once: rows of a batch that come and go.
 
 Axes: B rows.
 """
@@ -6,6 +6,7 @@ Axes: B rows.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 import mlx.core as mx
@@ -13,6 +14,7 @@ import mlx.nn as nn
 import numpy as np
 
 from rlm_core.model.draws import Sampling, draw_for_device
+from rlm_core.model.prefill import Prefill, join
 
 _WORTH_SHRINKING = 0.25
 """Share of rows that have ended from which on copying the others together pays."""
@@ -74,7 +76,8 @@ class Decoder:
 
         Args:
             model: from tokens [B, T] and a cache to logits [B, T, V].
-            make_cache: an empty cache for one row: for each layer one of mlx-lm's, which can be merged and filtered.
+            make_cache: an empty cache for one row: for each layer one of mlx-lm's, which can be merged, padded and
+                filtered.
             sampling: the same for all answers.
             batch_size: rows at once.
             end: why an answer ends with these tokens, or None; the limit on tokens is seen to here.
@@ -95,11 +98,12 @@ class Decoder:
             _Row(request, completion, _uniforms(request.seed, self._sampling.max_tokens))
             for request, completion in zip(requests, completions, strict=True)
         )
-        self._admit(waiting)
+        prefill = Prefill(self._model, self._make_cache, [request.prompt_tokens for request in requests])
+        self._admit(waiting, prefill)
         while self._rows:
             on_tokens(*self._step())
             self._shrink()
-            self._admit(waiting)
+            self._admit(waiting, prefill)
         return completions
 
     def _shrink(self) -> None:
@@ -113,35 +117,20 @@ class Decoder:
                 cache.filter(running)
             self._rows = [self._rows[index] for index in running]
 
-    def _admit(self, waiting: deque[_Row]) -> None:
+    def _admit(self, waiting: deque[_Row], prefill: Prefill) -> None:
         """Take in waiting rows; of those with equal prompts that follow each other, the prompt is computed once."""
-        rows: list[_Row] = []
-        prefixes: list[list[Any]] = []
-        while waiting and len(self._rows) + len(rows) < self._batch_size:
-            row = waiting.popleft()
-            same = rows and rows[-1].request.prompt_tokens == row.request.prompt_tokens
-            prefixes.append(prefixes[-1] if same else self._prefix(row.request.prompt_tokens[:-1]))
-            rows.append(row)
-        if rows:
-            self._extend(prefixes)
-            self._rows += rows
-
-    def _prefix(self, tokens: tuple[int, ...]) -> list[Any]:
-        """The cache of a prompt without its last token, which is the first input of its rows."""
-        cache = self._make_cache()
-        if tokens:
-            self._model(mx.array([tokens]), cache=cache)
-            mx.eval([layer.state for layer in cache])
-        return cache
-
-    def _extend(self, prefixes: list[list[Any]]) -> None:
-        """Add the rows with these prompts, all at once, as every key and value of the others is copied for it."""
-        merged = [layers[0].merge(list(layers)) for layers in zip(*prefixes, strict=True)]
-        if not self._rows:
-            self._cache = merged
+        free = self._batch_size - len(self._rows)
+        rows = [waiting.popleft() for _ in range(min(free, len(waiting)))]
+        if not rows:
             return
-        for layer, more in zip(self._cache, merged, strict=True):
-            layer.extend(more)
+        groups = [(prompt, len(list(same))) for prompt, same in groupby(row.request.prompt_tokens for row in rows)]
+        cache = prefill.caches([prompt for prompt, _ in groups])
+        if len(groups) < len(rows):
+            of_rows = [index for index, (_, size) in enumerate(groups) for _ in range(size)]
+            for layer in cache:
+                layer.filter(of_rows)
+        self._cache = join(self._cache, cache)
+        self._rows += rows
 
     def _step(self) -> tuple[int, int]:
         """Write one token more of every answer; how many were written and how many answers ended."""

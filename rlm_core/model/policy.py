@@ -71,7 +71,7 @@ class Policy(Language):
     ) -> list[Completion]:
         """Answer every request.
 
-        Equal prompts that follow each other are prefilled once and share the result.
+        What all prompts begin with is computed once, and so are equal prompts that follow each other.
 
         Args:
             requests: in the order of the result.

@@ -31,6 +31,18 @@ def test_one_stages_line_does_not_put_off_anothers(monkeypatch: pytest.MonkeyPat
                 assert book.due(stage, 4.0) is expected
 
 
+@pytest.mark.parametrize(("done", "left"), [(0, None), (1, None), (4, None), (5, 1900), (50, 100), (100, None)])
+def test_how_long_it_will_take_is_said_when_enough_is_done_to_tell(
+    monkeypatch: pytest.MonkeyPatch, done: int, left: int | None
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    with StageBook().add(Progress("verify", done, 100)) as stage:
+        stage.started = 0.0
+        assert ("left" in stage.line()) is (left is not None)
+        if left is not None:
+            assert stage.line().endswith(f"about {left} s left")
+
+
 def test_parts_that_are_reported_by_several_threads_add_up() -> None:
     book = StageBook()
 
