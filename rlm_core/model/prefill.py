@@ -31,12 +31,13 @@ class Prefill:
         beginnings = zip(*(prompt[:-1] for prompt in prompts), strict=False)
         self._shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, beginnings))
         self._head = make_cache()
+        self._can_pad = all(layer.is_trimmable() for layer in self._head)
         if self._shared:
             self._model(mx.array([prompts[0][: self._shared]]), cache=self._head)
             _evaluate(self._head)
 
     def caches(self, prompts: Sequence[tuple[int, ...]]) -> list[Any]:
-        """For each layer a cache with a row for each prompt."""
+        """For each layer a cache with a row for each prompt; there is at least one."""
         joined: list[Any] = []
         for some in self._at_once([prompt[self._shared : -1] for prompt in prompts]):
             joined = join(joined, self._rows(some))
@@ -45,11 +46,21 @@ class Prefill:
     def _at_once(self, rests: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
         some: list[tuple[int, ...]] = []
         for rest in rests:
-            if some and max(map(len, [*some, rest])) * (len(some) + 1) > _TOKENS_AT_ONCE:
+            if some and not self._go_together([*some, rest]):
                 yield some
                 some = []
             some.append(rest)
         yield some
+
+    def _go_together(self, rests: Sequence[tuple[int, ...]]) -> bool:
+        """Whether they are few enough, and of one length where padding is not allowed.
+
+        Keys and values of padding can be taken back. What a recurrent layer has read stays in its state: many of
+        mlx-lm's architectures with such layers do not ask their cache for lengths (jamba, recurrent_gemma, rwkv7).
+        """
+        lengths = [len(rest) for rest in rests]
+        even = len(set(lengths)) == 1
+        return (even or self._can_pad) and max(lengths) * len(lengths) <= _TOKENS_AT_ONCE
 
     def _rows(self, rests: Sequence[tuple[int, ...]]) -> list[Any]:
         """Rows with the common head, each followed by its own rest."""
@@ -60,7 +71,7 @@ class Prefill:
         if width == 1 and () in rests:
             width = 2  # mlx-lm's cache of a window takes a single column for a token that is decoded
         padding = [width - len(rest) for rest in rests]
-        for layer in rows:
+        for layer in rows if any(padding) else ():
             layer.prepare(lengths=[len(rest) for rest in rests], right_padding=padding)
         padded = [[*rest, *[0] * missing] for rest, missing in zip(rests, padding, strict=True)]
         self._model(mx.array(padded), cache=rows)
