@@ -100,9 +100,7 @@ def train(
     """
     started = time.monotonic()
     check_trainable(base, learner, section.adapter)
-    method = section.settled_method()
-    shuffled_by = derive_seed(seed, "shuffled rewards") if section.shuffle_rewards else None
-    experience = experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens, shuffled_by)
+    experience = _experience(rollouts, verdicts, section, sampled, seed)
     candidate: AdapterRef | None = None
     metrics: list[StepMetrics] = []
     chosen = _choose(corpus, experience, section, seed, directory)
@@ -120,6 +118,18 @@ def train(
         rehearsed=len(chosen),
         duration_s=time.monotonic() - started,
     )
+
+
+def _experience(
+    rollouts: Sequence[Rollout],
+    verdicts: Sequence[Verdict],
+    section: TrainSection,
+    sampled: RolloutSection,
+    seed: int,
+) -> Experience:
+    method = section.settled_method()
+    shuffled_by = derive_seed(seed, "shuffled rewards") if section.shuffle_rewards else None
+    return experience_from(rollouts, verdicts, method, sampled.temperature, sampled.max_tokens, shuffled_by)
 
 
 def _choose(
