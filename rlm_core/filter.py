@@ -75,15 +75,24 @@ def run(
         chosen = partial(filter_proposals, known=known, section=section, prover=prover, prove=proofs.proved)
         problems, rejections = chosen(answered, bank, generate.problems)
         spare, passed_over = chosen([], _without(bank, problems), reserve)
-    rejections += _new(passed_over, rejections)
-    with open_bench(verify, [*problems, *spare]) as bench:
-        problems, spare = (prepare(each, bench, trivial=verify.partial_credit > 0) for each in (problems, spare))
+    problems, spare = _prepared(verify, problems, spare)
     figures = {"reserve": len(spare), "invented": _invented(answered, problems)}
     figures |= Claims.of(solved.proposals, answered).figures | solved.figures | proofs.figures
-    refused = [*hopeless, *(_rejection(*each) for each in solved.refused), *rejections]
+    refused = [*hopeless, *(_rejection(*each) for each in solved.refused), *rejections, *_new(passed_over, rejections)]
     made = written(directory, "problems", problems, refused, **figures)
     if not problems:
         raise _nothing_left(generate, made)
+    return _with_reserve(made, directory, spare)
+
+
+def _prepared(verify: VerifySection, *lists: Sequence[Problem]) -> list[list[Problem]]:
+    """The lists with all that the judges of their answers need to know."""
+    with open_bench(verify, [problem for each in lists for problem in each]) as bench:
+        return [prepare(each, bench, trivial=verify.partial_credit > 0) for each in lists]
+
+
+def _with_reserve(made: StageResult, directory: Path, spare: Sequence[Problem]) -> StageResult:
+    """The stage's result with one file more."""
     files = {"reserve": FileRef.of(write_jsonl(Run(directory).reserve, spare))}
     return made.model_copy(update={"files": made.files | files})
 
