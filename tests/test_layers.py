@@ -186,6 +186,17 @@ def test_tasks_and_flows_stay_thin() -> None:
     assert {name: length for name, length in lengths.items() if length > 150} == {}
 
 
+def test_every_function_has_at_most_fifty_lines() -> None:
+    long = {
+        f"{name_of(file)}: {node.name}": lines
+        for file in files("rlm_core", "rlm_cli", "tasks", "flows", "bench")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > 50
+    }
+    assert long == {}
+
+
 @pytest.mark.parametrize("stage", sorted({*STAGES} - {"filter", "train"}))
 def test_a_stage_imports_no_other_stage(stage: str) -> None:
     others = {f"rlm_core.{other}" for other in STAGES}
