@@ -112,6 +112,16 @@ def test_links_to_files_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
+def test_pages_that_code_and_settings_name_exist() -> None:
+    kinds = ("*/**/*.py", "*/**/*.yaml", "*.yaml", "*.toml", "Makefile")
+    files = [file for kind in kinds for file in ROOT.glob(kind) if not file.relative_to(ROOT).parts[0].startswith(".")]
+    named = {
+        (page, file) for file in files for page in re.findall(r"\bdocs/[\w-]+\.md", file.read_text(errors="replace"))
+    }
+    assert len(named) > 20
+    assert [(page, str(file)) for page, file in named if not (ROOT / page).is_file()] == []
+
+
 @pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
 def test_shipped_configs_parse_and_say_what_they_are_for(config: Path) -> None:
     load_config(config)
