@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field
 
 from rlm_core.problems import Identifier, Problem, Pytest
-from rlm_core.sources.human_eval_rows import to_complete
-from rlm_core.sources.mbpp import parsed
+from rlm_core.sources.dataset_code import syntax_tree
+from rlm_core.sources.human_eval_entries import to_complete
 from rlm_core.sources.suite import Asking
 
 FIELDS = frozenset({"prompt", "entry_point", "canonical_solution", "base_input", "plus_input"})
@@ -98,7 +98,7 @@ Inputs = Annotated[list[list[Any]], BeforeValidator(lambda value: value or [])]
 """Arguments of calls. Where there are none, the file has an empty mapping."""
 
 
-class Row(BaseModel):
+class EvalPlusEntry(BaseModel):
     """What is read of an entry."""
 
     prompt: Annotated[str, Field(min_length=1)]
@@ -117,47 +117,50 @@ def problem(entry: Any) -> tuple[Problem, Asking]:
     Raises:
         ValueError: it is none.
     """
-    row = Row.model_validate_json(json.dumps(entry))
-    completes = bool(_functions(row.prompt))
-    reference = row.prompt + row.canonical_solution
-    parsed("canonical_solution", reference)
-    inputs = [*row.base_input, *row.plus_input]
+    read = EvalPlusEntry.model_validate_json(json.dumps(entry))
+    completes = bool(_functions(read.prompt))
+    reference = read.prompt + read.canonical_solution
+    syntax_tree("canonical_solution", reference)
+    inputs = [*read.base_input, *read.plus_input]
     if not inputs:
         raise ValueError("base_input: there are no inputs")
     tests = _TESTS.format(
         reference=reference,
-        entry_point=row.entry_point,
-        tolerance=row.atol,
-        inputs=_retyped(row, inputs),
+        entry_point=read.entry_point,
+        tolerance=read.atol,
+        inputs=retyped(read, inputs),
         float_tolerance=_FLOAT_TOLERANCE,
         chunk=_CHUNK,
-        oracle=_ORACLES.get(row.entry_point, "close(found, expected)"),
+        oracle=_ORACLES.get(read.entry_point, "close(found, expected)"),
     )
     if completes:
-        return to_complete(row.prompt, row.entry_point, reference, tests), Asking()
-    sentence = (ast.get_docstring(parsed("prompt", row.prompt)) or row.prompt).strip()
+        return to_complete(read.prompt, read.entry_point, reference, tests), Asking()
+    sentence = (ast.get_docstring(syntax_tree("prompt", read.prompt)) or read.prompt).strip()
     asked = Problem(
-        prompt=f"{sentence}\n\n", entry_point=row.entry_point, verifier=Pytest(tests=tests), reference=reference
+        prompt=f"{sentence}\n\n", entry_point=read.entry_point, verifier=Pytest(tests=tests), reference=reference
     )
     return asked, Asking()
 
 
 def _functions(prompt: str) -> list[ast.FunctionDef]:
     """HumanEval+'s prompts begin a function, MBPP+'s are a docstring."""
-    return [node for node in parsed("prompt", prompt).body if isinstance(node, ast.FunctionDef)]
+    return [node for node in syntax_tree("prompt", prompt).body if isinstance(node, ast.FunctionDef)]
 
 
 # ------------------------------------------------------------------------------------------- types that JSON has lost
 
 
-def _retyped(row: Row, inputs: list[list[Any]]) -> str:
+def retyped(entry: EvalPlusEntry, inputs: list[list[Any]]) -> str:
     """The inputs as Python source, of the types that the arguments in the assertions have.
 
     JSON has no tuples, sets and complex numbers, and the file has no word on which lists and texts were some.
+
+    Raises:
+        ValueError: the assertions are no Python.
     """
     if any(_complex_text(value) for arguments in inputs for value in arguments):
         return repr([[_number(value) for value in arguments] for arguments in inputs])
-    examples = _examples(row)
+    examples = _examples(entry)
     shapes = [_shape([each[i] for each in examples if i < len(each)]) for i in range(max(map(len, inputs)))]
     return repr([[_cast(value, shapes[i]) for i, value in enumerate(arguments)] for arguments in inputs])
 
@@ -173,11 +176,11 @@ def _number(text: Any) -> Any:
         return text
 
 
-def _examples(row: Row) -> list[list[Any]]:
+def _examples(entry: EvalPlusEntry) -> list[list[Any]]:
     """The arguments of each call of the function in the assertions that are plain values."""
     found = []
-    for node in ast.walk(parsed("assertion", row.assertion)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == row.entry_point:
+    for node in ast.walk(syntax_tree("assertion", entry.assertion)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == entry.entry_point:
             try:
                 found.append([ast.literal_eval(each) for each in node.args])
             except ValueError:

@@ -33,7 +33,7 @@ FIELDS = frozenset({"prompt"})
 _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x", re.ASCII: "a"}
 
 
-class Entry(BaseModel):
+class TaskEntry(BaseModel):
     """One entry of `tasks`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -60,18 +60,18 @@ def problem(entry: Any) -> tuple[Problem, Asking]:
     Raises:
         ValueError: it is none, or its verifier is not known here.
     """
-    parsed = Entry.model_validate_json(json.dumps(entry, allow_nan=False))
-    content = {"prompt": parsed.prompt, "verifier": _verifier_of(parsed), "reference": parsed.reference}
-    name = re.sub(r"\W", "_", str(parsed.id))
+    read = TaskEntry.model_validate_json(json.dumps(entry, allow_nan=False))
+    content = {"prompt": read.prompt, "verifier": _verifier_of(read), "reference": read.reference}
+    name = re.sub(r"\W", "_", str(read.id))
     if name.isidentifier():
         content["entry_point"] = name
     asking = Asking(
-        k=parsed.k, max_tokens=parsed.max_tokens, temperature=parsed.temperature, top_p=parsed.top_p, seed=parsed.seed
+        k=read.k, max_tokens=read.max_tokens, temperature=read.temperature, top_p=read.top_p, seed=read.seed
     )
     return Problem.model_validate_json(json.dumps(content)), asking
 
 
-def _verifier_of(entry: Entry) -> dict[str, Any]:
+def _verifier_of(entry: TaskEntry) -> dict[str, Any]:
     if isinstance(entry.verifier, dict):
         return entry.verifier
     if entry.verifier is None:
@@ -79,7 +79,7 @@ def _verifier_of(entry: Entry) -> dict[str, Any]:
     return _verifier(entry, entry.verifier, entry.verifier_kwargs)
 
 
-def _verifier(entry: Entry, path: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _verifier(entry: TaskEntry, path: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """One of our verifiers for one of that loop's, which is known by its file's name."""
     name = PurePosixPath(path).stem
     if name not in _VERIFIERS:
@@ -88,13 +88,13 @@ def _verifier(entry: Entry, path: str, arguments: dict[str, Any]) -> dict[str, A
     return _VERIFIERS[name](entry, arguments)
 
 
-def _tested(entry: Entry, _arguments: dict[str, Any]) -> dict[str, Any]:
+def _tested(entry: TaskEntry, _arguments: dict[str, Any]) -> dict[str, Any]:
     if not entry.tests.strip():
         raise ValueError("tests: are needed, or a verifier in their place")
     return {"kind": "pytest", "tests": entry.tests}
 
 
-def _regex(_entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
+def _regex(_entry: TaskEntry, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(pattern := arguments.get("pattern"), str):
         raise ValueError("verifier_kwargs.pattern: a regular expression is needed")
     flags = arguments.get("flags", 0)
@@ -102,13 +102,13 @@ def _regex(_entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "regex", "pattern": f"(?{letters}){pattern}" if letters else pattern}
 
 
-def _schema(_entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
+def _schema(_entry: TaskEntry, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(schema := arguments.get("schema"), dict):
         raise ValueError("verifier_kwargs.schema: must be the schema itself, not the name of a file")
     return {"kind": "json_schema", "json_schema": schema}
 
 
-def _composed(entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
+def _composed(entry: TaskEntry, arguments: dict[str, Any]) -> dict[str, Any]:
     """Several at once. A weighted mean passed there as soon as one of its parts did, so it is an `any` here."""
     own = {"verifiers", "mode", "weights", "per_verifier_kwargs"}
     for_all = {name: value for name, value in arguments.items() if name not in own}
@@ -126,7 +126,7 @@ def _composed(entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "all" if mode == "all" else "any", "of": parts}
 
 
-_VERIFIERS: dict[str, Callable[[Entry, dict[str, Any]], dict[str, Any]]] = {
+_VERIFIERS: dict[str, Callable[[TaskEntry, dict[str, Any]], dict[str, Any]]] = {
     "regex": _regex,
     "jsonschema": _schema,
     "pytest_verifier": _tested,

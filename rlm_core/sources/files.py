@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rlm_core.errors import ProblemError, one_line
 from rlm_core.files import first_reason, read_given_text, sha256_of
 from rlm_core.problems import Problem
-from rlm_core.sources import evalplus, exam_yaml, human_eval_rows, mbpp, problem_files
+from rlm_core.sources import evalplus, exam_yaml, human_eval_entries, mbpp, problem_files
 from rlm_core.sources.suite import Asking, Suite
 from rlm_core.yaml_text import parse_yaml
 
@@ -31,7 +31,7 @@ class Format:
 
 FORMATS = (
     Format(evalplus.FIELDS, evalplus.problem),
-    Format(human_eval_rows.FIELDS, human_eval_rows.problem),
+    Format(human_eval_entries.FIELDS, human_eval_entries.problem),
     Format(mbpp.FIELDS, mbpp.problem),
     Format(problem_files.FIELDS, problem_files.problem),
 )

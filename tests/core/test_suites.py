@@ -20,7 +20,7 @@ from rlm_core.judging import judge_answer, open_bench
 from rlm_core.problems import Any_, JsonSchema, Problem, Pytest, ReasoningGym, Regex
 from rlm_core.records import Recited
 from rlm_core.sources import read_problems, read_suite, source_state
-from rlm_core.sources.evalplus import Row, _retyped
+from rlm_core.sources.evalplus import EvalPlusEntry, retyped
 from rlm_core.sources.suite import Asking, Suite
 from rlm_core.verifiers import Answer, prepare
 
@@ -235,8 +235,8 @@ def test_functions_with_more_than_one_right_result_have_rules_of_their_own(
 def test_inputs_get_the_types_of_the_assertions_arguments_back(
     call: str, inputs: list[list[Any]], expected: list[list[Any]]
 ) -> None:
-    row = MBPP_PLUS | {"entry_point": "f", "assertion": f"assert {call} == 1", "base_input": inputs}
-    assert _retyped(Row.model_validate(row), inputs) == repr(expected)
+    entry = MBPP_PLUS | {"entry_point": "f", "assertion": f"assert {call} == 1", "base_input": inputs}
+    assert retyped(EvalPlusEntry.model_validate(entry), inputs) == repr(expected)
 
 
 def test_an_exam_in_yaml_says_how_each_of_its_problems_is_asked(make_file: MakeFile) -> None:

@@ -29,7 +29,7 @@ def test_{entry_point}():
 """
 
 
-class Row(BaseModel):
+class HumanEvalEntry(BaseModel):
     """What is read of an entry."""
 
     prompt: Annotated[str, Field(min_length=1)]
@@ -44,10 +44,10 @@ def problem(entry: Any) -> tuple[Problem, Asking]:
     Raises:
         ValueError: it is none.
     """
-    row = Row.model_validate_json(json.dumps(entry))
-    reference = row.prompt + row.canonical_solution
-    tests = _TESTS.format(reference=reference, test=row.test, entry_point=row.entry_point)
-    return to_complete(row.prompt, row.entry_point, reference, tests), Asking()
+    read = HumanEvalEntry.model_validate_json(json.dumps(entry))
+    reference = read.prompt + read.canonical_solution
+    tests = _TESTS.format(reference=reference, test=read.test, entry_point=read.entry_point)
+    return to_complete(read.prompt, read.entry_point, reference, tests), Asking()
 
 
 def to_complete(beginning: str, entry_point: str, reference: str, tests: str) -> Problem:
