@@ -5,9 +5,10 @@ import select
 import sys
 import time
 
-from rich.console import Console
 from rich.markdown import Markdown
+from rich.text import Text
 
+from rlm_cli.terminal import plain_console
 from rlm_cli.watch import Watcher
 from rlm_core.approval import without_answer
 from rlm_core.config import GateSection
@@ -38,15 +39,18 @@ class TerminalQuestion:
 
     def __init__(self, watcher: Watcher):
         self._watcher = watcher
-        self._console = Console(stderr=True, highlight=False)
+        self._console = plain_console(stderr=True)
 
     def __call__(self, page: str, section: GateSection) -> Approval:
         """Raises Interrupted when a stop was asked for."""
         with self._watcher.aside():
             self._console.print(Markdown(page))
             self._console.print(
-                f"[bold]Accept it?[/] y or n, and a comment if you like; "
-                f"without an answer in {section.approve_within_s:g} s: {section.unanswered}"
+                Text.assemble(
+                    ("Accept it?", "bold"),
+                    " y or n, and a comment if you like; "
+                    f"without an answer in {section.approve_within_s:g} s: {section.unanswered}",
+                )
             )
             deadline = time.monotonic() + section.approve_within_s
             while (line := _line_until(deadline)) is not None:

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from pydantic import ValidationError
-from rich.console import Console
 from rich.table import Table
 
 from rlm_cli.exam import policy_of
+from rlm_cli.terminal import plain_console
 from rlm_core.comparison import ExamPair, compare, disagreement
 from rlm_core.errors import UsageError
 from rlm_core.exams.scores import CONFIDENCE
@@ -17,7 +17,7 @@ from rlm_core.phrases import p_text
 from rlm_core.records import ExamReport, Record, SuiteComparison
 from rlm_core.seeds import derive_seed
 
-_console = Console(highlight=False, markup=False)
+_console = plain_console()
 
 
 def compare_reports(first: Path, second: Path, as_json: bool) -> None:

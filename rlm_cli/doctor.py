@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.text import Text
 
 from rlm_cli.selftest import try_sandbox
+from rlm_cli.terminal import plain_console
 from rlm_core.cpu import blas
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
 from rlm_core.model.default_model import default_model_path, is_whole
@@ -44,12 +45,12 @@ class Finding:
 
 def examine_machine() -> int:
     """Print every finding; 1 when something that is needed is missing, else 0."""
-    console = Console(highlight=False)
+    console = plain_console()
     failed = False
     for finding in _findings():
         failed = failed or (finding.needed and not finding.good)
-        mark = "[green]ok[/]" if finding.good else "[red]missing[/]" if finding.needed else "[yellow]note[/]"
-        console.print(f"{mark:>8}  {finding.what}: {finding.found}", soft_wrap=True)
+        word, colour = ("ok", "green") if finding.good else ("missing", "red") if finding.needed else ("note", "yellow")
+        console.print(Text.assemble((f"{word:>8}", colour), f"  {finding.what}: {finding.found}"), soft_wrap=True)
     return int(failed)
 
 

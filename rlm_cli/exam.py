@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from rlm_cli.terminal import plain_console, print_rows
 from rlm_cli.watch import Watcher
 from rlm_core import evaluate
 from rlm_core.config import Config
@@ -15,7 +13,7 @@ from rlm_core.files import read_record, write_record
 from rlm_core.progress import listening, stopping_on_signals
 from rlm_core.records import ExamReport
 
-_console = Console(highlight=False, markup=False)
+_console = plain_console()
 
 
 def run_exam(
@@ -72,10 +70,7 @@ def _print(report: ExamReport, path: Path, reused: bool) -> None:
     rows["time"] = f"{report.duration_s:.1f} s; {report.tokens} tokens at {speed:.0f} tokens/s"
     if reused:
         rows["reused"] = "sat before with the same settings and code"
-    table = Table.grid(padding=(0, 2))
-    for name, text in rows.items():
-        table.add_row(name, text)
-    _console.print(table)
+    print_rows(_console, rows)
     _console.print(f"report: {path}", soft_wrap=True)  # in one piece, to be copied
 
 

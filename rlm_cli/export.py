@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
+from rlm_cli.terminal import plain_console
 from rlm_cli.watch import Watcher
 from rlm_core.config import Config
 from rlm_core.export.run import export
@@ -19,7 +18,7 @@ def export_policy(config: Config, policy: str, target: Path, gguf: bool) -> None
     with Watcher() as watcher, listening(watcher), stopping_on_signals():
         exported = export(config, policy, target, gguf, watcher.say)
     adapted, fused = (report.pass_at[1] for report in exported.exams)
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(
         f"exam        {adapted:.3f} with the adapter, {fused:.3f} fused; log-probabilities differ by "
         f"{exported.difference:.1e} nats",

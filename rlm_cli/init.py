@@ -3,13 +3,13 @@
 from collections import Counter
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from rlm_cli.terminal import plain_console
 from rlm_core.mlxsmith.convert import REPORT_NAME, Fate, migrate
 from rlm_core.starter.new_project import CONFIG_NAME, make_project, starter_files
 
-_console = Console(highlight=False, markup=False)
+_console = plain_console()
 
 
 def init_project(directory: Path, source: Path | None) -> None:

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from rlm_cli.terminal import plain_console
 from rlm_core.config import FilterSection, VerifySection
 from rlm_core.problems import Problem
 from rlm_core.proposals.bank_proofs import open_bank_proofs
@@ -43,7 +43,7 @@ def prove_file(path: Path, verify: VerifySection, section: FilterSection, as_jso
 
 
 def _print(refused: list[tuple[Problem, Refusal]], of: int, trusted: int) -> None:
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     if refused:
         table = Table("problem", "rule", "value", "limit", "why")
         for problem, each in refused:

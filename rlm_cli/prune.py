@@ -1,8 +1,8 @@
 """`rlm prune`: remove what nothing needs any more."""
 
-from rich.console import Console
 from rich.table import Table
 
+from rlm_cli.terminal import plain_console
 from rlm_core.phrases import megabytes
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.ledger_backup import back_up
@@ -17,7 +17,7 @@ def prune_project(project: Project, keep: int, yes: bool) -> None:
         Busy: an iteration is running.
         StageFailed: something cannot be removed.
     """
-    console = Console(highlight=False)
+    console = plain_console()
     with open_ledger(project.ledger, create=False) as ledger, project.held():
         found = removable(project, ledger, keep)
         table = Table.grid(padding=(0, 2))

@@ -1,7 +1,6 @@
 """`rlm doctor --rebuild-ledger`: a damaged ledger made anew."""
 
-from rich.console import Console
-
+from rlm_cli.terminal import plain_console
 from rlm_core.state.ledger_backup import rebuild
 from rlm_core.state.project import Project
 
@@ -13,7 +12,7 @@ def make_ledger_anew(project: Project) -> None:
         Busy: an iteration is running.
         LedgerError: there is nothing to make it from.
     """
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     with project.held():
         rebuilt = rebuild(project)
     source = "its backup and the run directories" if rebuilt.from_backup else "the run directories"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.markdown import Markdown
 
+from rlm_cli.terminal import plain_console
 from rlm_core.errors import UsageError
 from rlm_core.files import write_text
 from rlm_core.pages.html_report import html_report
@@ -24,7 +24,7 @@ def report_project(project: Project, as_html: bool, output: Path | None) -> None
     """
     if output is not None and not as_html:
         raise UsageError("--output is for --html")
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     with open_ledger(project.ledger, create=False) as ledger:
         if as_html:
             path = write_text(output or project.root / _FILE, html_report(project, ledger))

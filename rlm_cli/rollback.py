@@ -1,7 +1,6 @@
 """`rlm rollback`: go back to what an earlier iteration accepted."""
 
-from rich.console import Console
-
+from rlm_cli.terminal import plain_console
 from rlm_core.model.adapters import check_adapter
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.ledger_backup import back_up
@@ -25,7 +24,7 @@ def roll_back(project: Project, base: str, iteration: int) -> None:
         ledger.roll_back(iteration)
         following = ledger.next_iteration()
         back_up(project)  # the run directories do not tell of it
-    Console(highlight=False).print(
+    plain_console().print(
         f"the incumbent is now {adapter.path if adapter else 'the base model itself'}; "
         f"iteration {following} starts from it",
         soft_wrap=True,

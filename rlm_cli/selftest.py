@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
+from rlm_cli.terminal import plain_console
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, SandboxUnavailable
 from rlm_core.sandbox import Container, open_sandbox
@@ -32,7 +32,7 @@ def run_self_test(section: VerifySection, mode: Mode | None, as_json: bool) -> i
     try:
         report = try_sandbox(section.sandbox, (mode,) if mode else MODES, section.container)
     except (InfrastructureFault, SandboxUnavailable) as fault:
-        Console(stderr=True, highlight=False).print(f"rlm: could not be tried: {fault}", soft_wrap=True, markup=False)
+        plain_console(stderr=True).print(f"rlm: could not be tried: {fault}", soft_wrap=True)
         return NOT_TRIED
     if as_json:
         print(json.dumps({"holds": report.holds, "verdict": report.verdict} | report.model_dump(mode="json")))
@@ -42,7 +42,7 @@ def run_self_test(section: VerifySection, mode: Mode | None, as_json: bool) -> i
 
 
 def _print(report: SelfTest) -> None:
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(_table(report))
     for tried in report.tried:
         if not tried.held:

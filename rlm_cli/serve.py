@@ -6,14 +6,13 @@ import signal
 import threading
 from types import FrameType
 
-from rich.console import Console
-
+from rlm_cli.terminal import plain_console
 from rlm_core.config import Config
 from rlm_core.errors import UsageError
 from rlm_core.serving.pointers import FOLLOWED
 from rlm_core.serving.server import InferenceServer, inference_server
 
-_console = Console(highlight=False, markup=False)
+_console = plain_console()
 
 
 def serve_project(config: Config, host: str, port: int, token_env: str | None) -> None:

@@ -1,8 +1,8 @@
 """`rlm show`: an iteration's pages, from its files alone."""
 
-from rich.console import Console
 from rich.markdown import Markdown
 
+from rlm_cli.terminal import plain_console
 from rlm_core.errors import UsageError
 from rlm_core.pages.html_report import iteration_texts
 from rlm_core.state.ledger import open_ledger
@@ -21,7 +21,7 @@ def show_iteration(project: Project, number: int, as_markdown: bool) -> None:
     if number not in known:
         there = f"{known[0]} to {known[-1]}" if known else "none"
         raise UsageError(f"iteration {number} has not ended in {project.root}; those that have: {there}")
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     for text in iteration_texts(project, number):
         if as_markdown:
             print(text)

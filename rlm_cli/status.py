@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from rlm_cli.terminal import plain_console, print_rows
 from rlm_core.inventions import in_words
 from rlm_core.phrases import COLUMNS, counted, megabytes, minute, p_text, scores, useful_groups
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
@@ -17,7 +18,7 @@ from rlm_core.state.prune import size_of
 from rlm_core.state.run import Run
 from rlm_core.summary import Summary
 
-_console = Console(highlight=False)
+_console = plain_console()
 
 
 def show_outcome(result: Mapping[str, Any], project: Project) -> None:
@@ -25,7 +26,7 @@ def show_outcome(result: Mapping[str, Any], project: Project) -> None:
     summary = Summary.model_validate(result["summary"])
     decision = GateDecision.model_validate(result["decision"])
     kept, refused = summary.problems_by_source, summary.rejections_by_rule
-    rows = {
+    rows: dict[str, str | Text] = {
         "problems": "; ".join(filter(None, [f"{counted(kept)} kept, {counted(refused)} rejected", in_words(summary)])),
         "rollouts": (
             f"{summary.rollouts}, {summary.passed} passed ({summary.pass_rate:.1%}), "
@@ -47,13 +48,14 @@ def show_outcome(result: Mapping[str, Any], project: Project) -> None:
     for name, comparison in (("benchmark", decision.benchmark), ("holdout", decision.holdout)):
         if comparison is not None:
             rows[name] = _compared(comparison)
-    rows["gate"] = f"[bold]{decision.outcome}[/] ({decision.rule}): {decision.reason}"
+    rows["gate"] = Text.assemble((decision.outcome, "bold"), f" ({decision.rule}): {decision.reason}")
     run = Run(project.run(summary.iteration))
     size = megabytes(size_of(run.directory))
     rows["files"] = f"{_shown(run.directory)}, {size}; {run.gate_page.name} there explains the decision"
     rows["time"] = f"{result['seconds'] / 60:.1f} minutes: {_shares(summary.stage_seconds)}"
-    _console.print(f"\n[bold]iteration {summary.iteration}[/], answered by {_policy(summary.policy)}")
-    _print_rows(rows)
+    number = (f"iteration {summary.iteration}", "bold")
+    _console.print(Text.assemble("\n", number, f", answered by {_policy(summary.policy)}"))
+    print_rows(_console, rows)
 
 
 def _shares(stage_seconds: Mapping[str, float]) -> str:
@@ -66,7 +68,8 @@ def show_status(project: Project, ledger: Ledger) -> None:
     """Where a project stands."""
     past, incumbent, base = ledger.past_scores(), ledger.incumbent(), ledger.base()
     history = ledger.history()
-    _print_rows(
+    print_rows(
+        _console,
         {
             "project": str(project.root),
             "base model": base.name if base else "none yet",
@@ -78,7 +81,7 @@ def show_status(project: Project, ledger: Ledger) -> None:
             "corpus": f"{ledger.corpus_size()} passed answers",
             "disk": megabytes(size_of(project.root)),
             "next": f"iteration {ledger.next_iteration()}, by `rlm run`; `rlm history` has those before",
-        }
+        },
     )
 
 
@@ -122,13 +125,6 @@ def show_history(ledger: Ledger, as_json: bool) -> None:
         for move in rollbacks:
             if move.iteration == iteration.number:
                 table.add_row("", minute(move.time), "", "", "", "rollback", f"to {_adapter(move.adapter)}")
-    _console.print(table)
-
-
-def _print_rows(rows: Mapping[str, str]) -> None:
-    table = Table.grid(padding=(0, 2))
-    for name, text in rows.items():
-        table.add_row(name, text)
     _console.print(table)
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
-
 from rlm_cli.guard import Guard
 from rlm_cli.prefect_server import PREFECT, STARTUP_S, is_there, local_environment
 from rlm_cli.services import Service, Services
+from rlm_cli.terminal import plain_console
 from rlm_core.errors import InfrastructureFault, UsageError, one_line
 from rlm_core.state.lock import locked
 
@@ -44,7 +43,7 @@ _WAIT_FOR_HOME_S = 15.0
 _MODEL_S = 1_800.0
 """How long the inference server has: it may have to fetch its model first."""
 
-_console = Console(highlight=False, markup=False)
+_console = plain_console()
 
 
 class _EndAsked(Exception):

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from rlm_cli.terminal import plain_console
 from rlm_core.config import VerifySection
 from rlm_core.errors import InfrastructureFault, ProblemError, SandboxUnavailable
 from rlm_core.files import read_given_text
@@ -44,7 +44,7 @@ def judge_by_hand(
             [problem] = prepare([problem], bench)
             judgement, verdict = judge_answer(bench, answer, problem, answer_file.name, section.partial_credit)
     except (InfrastructureFault, SandboxUnavailable) as fault:
-        Console(stderr=True, highlight=False).print(f"rlm: could not be judged: {fault}", soft_wrap=True)
+        plain_console(stderr=True).print(f"rlm: could not be judged: {fault}", soft_wrap=True)
         return NOT_JUDGED
     if as_json:
         print(json.dumps(_details(problem, judgement, verdict)))
@@ -76,7 +76,7 @@ def _details(problem: Problem, judgement: Judgement, verdict: Verdict) -> dict[s
 
 
 def _print(problem: Problem, judgement: Judgement, verdict: Verdict) -> None:
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     if judgement.cases:
         console.print(_table(problem, judgement))
     if judgement.output:

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from rlm_cli.terminal import plain_console
 from rlm_core.progress import Progress
 from rlm_core.stage_progress import StageBook, StageProgress
 
@@ -20,7 +20,7 @@ class Watcher:
     """A progress listener that draws. Use it as a context manager around the work."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._console = plain_console(stderr=True)
         self._live = self._console.is_terminal
         self._bars = Bars(
             TextColumn("{task.description:<22}"),
@@ -35,7 +35,7 @@ class Watcher:
 
     def say(self, line: str) -> None:
         """Print a line about something slow that is no stage."""
-        self._console.print(line, highlight=False)
+        self._console.print(line)
 
     def __enter__(self) -> Self:
         if self._live:
