@@ -36,7 +36,9 @@ _EXAM = 12
 
 
 @pytest.mark.timeout(7_200)
-def test_random_moments(make_config: MakeConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kills_at_random_moments_change_nothing_in_the_end(
+    make_config: MakeConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of a first iteration, and of a second one that goes on from an adapter, its optimizer and a corpus."""
     config = make_config(gate={"rule": "threshold", "threshold": 0.0}, train={"rehearsal": {"share": 0.2}})
     victims = [Victim.of(config, number) for number in (1, 2)]
@@ -82,7 +84,9 @@ def _earlier(moment: str) -> str:
 
 
 @pytest.mark.timeout(7_200)
-def test_the_default_model_in_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_model_killed_in_any_stage_ends_as_if_it_had_not_been(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One iteration that is killed in the middle of every stage, against one that is not disturbed."""
 
     def say(line: str) -> None:

@@ -203,7 +203,7 @@ LEDGERS: list[tuple[bytes, str]] = [
 ]
 
 
-def test_there_are_a_hundred_of_them() -> None:
+def test_there_are_a_hundred_things_to_get_wrong() -> None:
     every: list[Sized] = [SETTINGS, TEXTS, PROBLEMS, COMMANDS, BASES, ADAPTERS, LEDGERS]
     assert sum(map(len, every)) >= 100
 
@@ -227,7 +227,7 @@ def files(directory: Path) -> set[Path]:
 
 
 @pytest.mark.parametrize(("key", "value", "said"), SETTINGS, ids=range(len(SETTINGS)))
-def test_a_setting(rlm: Rlm, tmp_path: Path, key: str, value: Any, said: str) -> None:
+def test_a_wrong_setting_is_refused_in_one_line(rlm: Rlm, tmp_path: Path, key: str, value: Any, said: str) -> None:
     for part in reversed(key.split(".")):
         value = {part: value}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(value))
@@ -237,14 +237,14 @@ def test_a_setting(rlm: Rlm, tmp_path: Path, key: str, value: Any, said: str) ->
 
 
 @pytest.mark.parametrize(("text", "said"), TEXTS, ids=range(len(TEXTS)))
-def test_a_config_file(rlm: Rlm, tmp_path: Path, text: bytes, said: str) -> None:
+def test_a_config_that_is_none_is_refused_in_one_line(rlm: Rlm, tmp_path: Path, text: bytes, said: str) -> None:
     (tmp_path / "config.yaml").write_bytes(text)
     assert_refused(rlm("run", "-c", "config.yaml"), 2, "config.yaml: ", said)
     assert len(files(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(("name", "content", "said"), PROBLEMS, ids=range(len(PROBLEMS)))
-def test_a_problem_file(
+def test_a_wrong_problem_file_is_refused_in_one_line(
     rlm: Rlm, settings: Settings, tmp_path: Path, name: str, content: str | bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -256,13 +256,17 @@ def test_a_problem_file(
 
 
 @pytest.mark.parametrize(("words", "code", "said"), COMMANDS, ids=range(len(COMMANDS)))
-def test_a_command(rlm: Rlm, tmp_path: Path, words: list[str], code: int, said: str) -> None:
+def test_a_wrong_command_is_refused_in_one_line(
+    rlm: Rlm, tmp_path: Path, words: list[str], code: int, said: str
+) -> None:
     assert_refused(rlm(*words), code, said)
     assert files(tmp_path) == set()
 
 
 @pytest.mark.parametrize(("content", "said"), BASES, ids=range(len(BASES)))
-def test_a_base_model(rlm: Rlm, settings: Settings, tmp_path: Path, content: str | bytes, said: str) -> None:
+def test_a_base_model_that_is_none_is_refused_in_one_line(
+    rlm: Rlm, settings: Settings, tmp_path: Path, content: str | bytes, said: str
+) -> None:
     base = tmp_path / "base"
     (base / "config.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     config = write(tmp_path, settings)
@@ -272,7 +276,9 @@ def test_a_base_model(rlm: Rlm, settings: Settings, tmp_path: Path, content: str
 
 
 @pytest.mark.parametrize(("content", "said"), ADAPTERS, ids=range(len(ADAPTERS)))
-def test_an_adapter(rlm: Rlm, settings: Settings, tmp_path: Path, content: str | None, said: str) -> None:
+def test_an_adapter_that_is_none_is_refused_in_one_line(
+    rlm: Rlm, settings: Settings, tmp_path: Path, content: str | None, said: str
+) -> None:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapters.safetensors").write_bytes(b"")
@@ -287,7 +293,9 @@ def test_an_adapter(rlm: Rlm, settings: Settings, tmp_path: Path, content: str |
 
 @pytest.mark.parametrize("command", [["status"], ["history"], ["show", "1"], ["report"], ["rollback", "0"], ["prune"]])
 @pytest.mark.parametrize(("content", "said"), LEDGERS, ids=range(len(LEDGERS)))
-def test_a_ledger(rlm: Rlm, settings: Settings, tmp_path: Path, command: list[str], content: bytes, said: str) -> None:
+def test_a_damaged_ledger_is_refused_with_the_way_out(
+    rlm: Rlm, settings: Settings, tmp_path: Path, command: list[str], content: bytes, said: str
+) -> None:
     config = write(tmp_path, settings)
     ledger = tmp_path / "project" / "ledger.sqlite"
     ledger.parent.mkdir()
@@ -296,7 +304,7 @@ def test_a_ledger(rlm: Rlm, settings: Settings, tmp_path: Path, command: list[st
     assert ledger.read_bytes() == content
 
 
-def test_a_ledger_of_a_newer_version(rlm: Rlm, settings: Settings, tmp_path: Path) -> None:
+def test_a_ledger_of_a_newer_version_is_refused_in_one_line(rlm: Rlm, settings: Settings, tmp_path: Path) -> None:
     config = write(tmp_path, settings)
     ledger = tmp_path / "project" / "ledger.sqlite"
     ledger.parent.mkdir()

@@ -124,7 +124,7 @@ def damaged(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 @quickly
 @given(st.text(max_size=200) | json_values.map(yaml.safe_dump))
-def test_a_config(tmp_path: Path, text: str) -> None:
+def test_a_config_is_read_or_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with taken_or_refused(ConfigError, path):
@@ -133,7 +133,7 @@ def test_a_config(tmp_path: Path, text: str) -> None:
 
 @quickly
 @given(st.sampled_from(sorted(Config.model_fields)), st.dictionaries(st.text(max_size=8), json_values, max_size=2))
-def test_a_section(tmp_path: Path, name: str, content: Any) -> None:
+def test_a_section_is_read_or_refused_in_one_line(tmp_path: Path, name: str, content: Any) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({name: content}))
     with taken_or_refused(ConfigError, path):
@@ -142,7 +142,7 @@ def test_a_section(tmp_path: Path, name: str, content: Any) -> None:
 
 @quickly
 @given(st.sampled_from([".yaml", ".json", ".jsonl"]), st.text(max_size=200))
-def test_a_problem_file(tmp_path: Path, suffix: str, text: str) -> None:
+def test_a_problem_file_is_read_or_refused_in_one_line(tmp_path: Path, suffix: str, text: str) -> None:
     path = tmp_path / f"problems{suffix}"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with taken_or_refused(ProblemError, path):
@@ -151,7 +151,9 @@ def test_a_problem_file(tmp_path: Path, suffix: str, text: str) -> None:
 
 @quickly
 @given(st.sampled_from([".yaml", ".json", ".jsonl"]), st.lists(damaged(ROWS), min_size=1, max_size=2))
-def test_a_problem_in_any_format(tmp_path: Path, suffix: str, rows: list[dict[str, Any]]) -> None:
+def test_a_problem_in_any_format_is_read_or_refused_in_one_line(
+    tmp_path: Path, suffix: str, rows: list[dict[str, Any]]
+) -> None:
     path = tmp_path / f"problems{suffix}"
     if suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -163,7 +165,7 @@ def test_a_problem_in_any_format(tmp_path: Path, suffix: str, rows: list[dict[st
 
 @quickly
 @given(st.lists(damaged(TASKS) | json_values, max_size=2) | json_values)
-def test_an_exam(tmp_path: Path, tasks: Any) -> None:
+def test_an_exam_is_read_or_refused_in_one_line(tmp_path: Path, tasks: Any) -> None:
     path = tmp_path / "exam.yaml"
     path.write_text(yaml.safe_dump({"tasks": tasks}))
     with taken_or_refused(ProblemError, path):
@@ -176,7 +178,7 @@ def test_an_exam(tmp_path: Path, tasks: Any) -> None:
     | json_values.map(yaml.safe_dump)
     | st.tuples(st.sampled_from(sorted(KEYS)), json_values).map(lambda given: yaml.safe_dump(nested(*given)))
 )
-def test_a_config_of_mlxsmith(tmp_path: Path, text: str) -> None:
+def test_a_config_of_mlxsmith_is_read_or_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mlxsmith.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with taken_or_refused(ConfigError, path):
@@ -192,14 +194,14 @@ def nested(name: str, value: Any) -> Any:
 
 @quickly
 @given(st.text() | st.text().map(lambda text: f"```python\n{text}\n```"))
-def test_an_answer(text: str) -> None:
+def test_code_is_cut_out_of_any_answer_as_it_stands_there(text: str) -> None:
     code = extract_code(text)
     assert code is None or code in text or code.strip() in text
 
 
 @quickly
 @given(st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
-def test_an_adapters_config(tmp_path: Path, content: bytes) -> None:
+def test_an_adapters_config_is_read_or_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / CONFIG).write_bytes(content)
     with taken_or_refused(AdapterError, tmp_path / CONFIG):
         assert isinstance(read_adapter_config(AdapterRef(path=str(tmp_path), sha256="0" * 64)), dict)
@@ -213,7 +215,7 @@ def test_an_adapters_config(tmp_path: Path, content: bytes) -> None:
         lambda value: json.dumps(value).encode()
     )
 )
-def test_a_base_models_config(tmp_path: Path, content: bytes) -> None:
+def test_a_base_models_config_is_read_or_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_bytes(content)
     for read in (fingerprint, number_of_layers, quantisation_bits):
         with taken_or_refused(ModelError, tmp_path / "config.json"):
@@ -222,7 +224,7 @@ def test_a_base_models_config(tmp_path: Path, content: bytes) -> None:
 
 @quickly
 @given(st.binary(max_size=200))
-def test_a_stages_file(tmp_path: Path, content: bytes) -> None:
+def test_a_stages_file_is_read_or_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(content)
     for read in (lambda: list(read_jsonl(path, Rollout)), lambda: read_record(path, Rollout)):
@@ -232,7 +234,7 @@ def test_a_stages_file(tmp_path: Path, content: bytes) -> None:
 
 @quickly
 @given(st.binary(max_size=200), st.booleans())
-def test_a_ledger(tmp_path: Path, content: bytes, like_one: bool) -> None:
+def test_a_ledger_is_read_or_refused_in_one_line(tmp_path: Path, content: bytes, like_one: bool) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes((b"SQLite format 3\0" if like_one else b"") + content)
     with taken_or_refused(LedgerError, path), open_ledger(path) as ledger:
@@ -241,7 +243,7 @@ def test_a_ledger(tmp_path: Path, content: bytes, like_one: bool) -> None:
 
 @quickly
 @given(st.binary(max_size=100) | json_values.map(lambda value: json.dumps(value).encode()))
-def test_a_lock_file(tmp_path: Path, content: bytes) -> None:
+def test_a_project_can_be_held_whatever_is_in_its_lock_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
     with Project(tmp_path).held():
         pass
@@ -249,7 +251,7 @@ def test_a_lock_file(tmp_path: Path, content: bytes) -> None:
 
 @quickly
 @given(st.data())
-def test_a_ledgers_entries(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_ledgers_entry_is_read_or_refused_in_one_line(tmp_path: Path, data: st.DataObject) -> None:
     """One column holds anything; the tables are as they should be."""
     path, whole = tmp_path / "ledger.sqlite", tmp_path / "whole.sqlite"
     if not whole.exists():
@@ -275,7 +277,7 @@ def test_a_ledgers_entries(tmp_path: Path, data: st.DataObject) -> None:
 
 @quickly
 @given(st.binary(max_size=60), st.integers(0), st.integers(1, 255))
-def test_a_checkpoint(tmp_path: Path, content: bytes, at: int, bits: int) -> None:
+def test_a_checkpoint_is_as_it_was_written_or_damaged(tmp_path: Path, content: bytes, at: int, bits: int) -> None:
     path = tmp_path / "checkpoint.safetensors"
     arrays, information = {"weights.a": mx.ones(3)}, {"identity": "i", "metrics": ""}
     mx.save_safetensors(str(path), arrays, information | {"content": _digest_of(arrays, information)})
@@ -296,7 +298,7 @@ def test_a_checkpoint(tmp_path: Path, content: bytes, at: int, bits: int) -> Non
     | json_values.map(lambda value: json.dumps(value).encode())
     | damaged(REQUESTS).map(lambda value: json.dumps(value).encode()),
 )
-def test_a_request_to_the_inference_server(path: str, raw: bytes) -> None:
+def test_a_request_to_the_inference_server_is_taken_or_refused(path: str, raw: bytes) -> None:
     try:
         assert read_request(path, raw, ServeSection())["max_tokens"] >= 1
     except Refused as refused:
@@ -309,7 +311,7 @@ def test_a_request_to_the_inference_server(path: str, raw: bytes) -> None:
     st.lists(damaged(MODELS) | json_values, max_size=2) | json_values,
     st.lists(damaged(CHOICES) | json_values, max_size=1) | json_values,
 )
-def test_a_reply_of_an_inference_server(tiny_model: Path, models: Any, choices: Any) -> None:
+def test_a_reply_of_an_inference_server_is_an_answer_or_refused(tiny_model: Path, models: Any, choices: Any) -> None:
     """It is an answer, or its server is asked no more, or it has other weights. The rest of the replies is well."""
 
     def answer(request: httpx.Request) -> httpx.Response:

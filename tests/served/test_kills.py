@@ -130,7 +130,9 @@ def test_a_server_that_is_gone_for_a_minute_is_not_missed(machine: Machine, make
 
 @pytest.mark.skipif(not ROUNDS, reason="RLM_CHAOS_SERVED asks for no kills")
 @pytest.mark.timeout(7_200)
-def test_random_moments(machine: Machine, make_config: MakeConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kills_at_random_moments_change_nothing_in_the_end(
+    machine: Machine, make_config: MakeConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By turns the flow's process, the worker, the server and all of them at once, as when the power goes."""
     idle = machine.processes()
     target = Target(machine, make_config())

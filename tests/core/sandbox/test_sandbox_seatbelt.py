@@ -169,7 +169,9 @@ def profile(python: Path) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize(("attempt", "may"), ATTEMPTS, ids=lambda value: str(value))
-def test_an_attempt(profile: tuple[str, dict[str, str]], python: Path, attempt: str, may: bool) -> None:
+def test_an_attempt_is_allowed_or_denied(
+    profile: tuple[str, dict[str, str]], python: Path, attempt: str, may: bool
+) -> None:
     operation, *rest = attempt.replace("LIB", str(python)).replace("TMP", str(python.parents[2])).split()
     assert allowed(*profile, Attempt(operation, *rest)) == may
 
