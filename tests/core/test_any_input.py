@@ -42,6 +42,7 @@ from rlm_core.serving.pointers import fingerprint_of
 from rlm_core.serving.remote import answers_from_servers
 from rlm_core.serving.requests import CHAT, TEXT, Refused, read_request
 from rlm_core.sources import read_problems
+from rlm_core.sources.files import FORMATS
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from rlm_core.training.trainer import _digest_of, _read_checkpoint
@@ -56,7 +57,7 @@ json_values = st.recursive(
     max_leaves=8,
 )
 GOOD = {"prompt": "Double it.", "entry_point": "double", "cases": [{"input": [1], "expected": 2}]}
-ROWS: list[dict[str, Any]] = [
+ENTRIES: list[dict[str, Any]] = [
     GOOD,
     {"prompt": "Say yes.", "verifier": {"kind": "regex", "pattern": "yes"}},
     {
@@ -69,14 +70,14 @@ ROWS: list[dict[str, Any]] = [
     {"task_id": 1, "text": "Double.", "code": "def f(n):\n  return n", "test_list": ["assert f(1) == 1"]},
     {
         "task_id": "a/1",
-        "prompt": "def f(n):\n",
+        "prompt": 'def f(n):\n    """Itself."""\n',
         "entry_point": "f",
+        "canonical_solution": "    return n\n",
         "base_input": [[1]],
         "plus_input": [],
-        "contract": "",
     },
 ]
-"""One of each format of problems."""
+"""Of each format of problems."""
 
 TASKS: list[dict[str, Any]] = [
     {"id": "add", "prompt": "Add.", "tests": "def test(): pass", "k": 4, "max_new_tokens": 9, "temperature": 0.2},
@@ -111,15 +112,15 @@ def taken_or_refused(refusal: type[RlmError], path: Path) -> Iterator[None]:
 
 
 @st.composite
-def damaged(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """One of the rows, with some of its fields replaced, taken out or added."""
-    row = dict(draw(st.sampled_from(rows)))
-    for name in draw(st.lists(st.sampled_from(sorted(row)), max_size=2)):
+def damaged(draw: st.DrawFn, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """One of them, with some of its fields replaced, taken out or added."""
+    entry = dict(draw(st.sampled_from(entries)))
+    for name in draw(st.lists(st.sampled_from(sorted(entry)), max_size=2)):
         if draw(st.booleans()):
-            row[name] = draw(json_values)
+            entry[name] = draw(json_values)
         else:
-            row.pop(name, None)
-    return row | draw(st.dictionaries(st.text(string.ascii_lowercase, max_size=6), json_values, max_size=1))
+            entry.pop(name, None)
+    return entry | draw(st.dictionaries(st.text(string.ascii_lowercase, max_size=6), json_values, max_size=1))
 
 
 @quickly
@@ -149,16 +150,23 @@ def test_a_problem_file_is_read_or_refused_in_one_line(tmp_path: Path, suffix: s
         read_problems(str(path))
 
 
+def test_what_is_damaged_is_a_good_entry_of_each_format() -> None:
+    found = [next(each for each in FORMATS if each.fields <= entry.keys()) for entry in ENTRIES]
+    assert set(found) == set(FORMATS)
+    for each, entry in zip(found, ENTRIES, strict=True):
+        assert each.problem(entry)[0].prompt
+
+
 @quickly
-@given(st.sampled_from([".yaml", ".json", ".jsonl"]), st.lists(damaged(ROWS), min_size=1, max_size=2))
+@given(st.sampled_from([".yaml", ".json", ".jsonl"]), st.lists(damaged(ENTRIES), min_size=1, max_size=2))
 def test_a_problem_in_any_format_is_read_or_refused_in_one_line(
-    tmp_path: Path, suffix: str, rows: list[dict[str, Any]]
+    tmp_path: Path, suffix: str, entries: list[dict[str, Any]]
 ) -> None:
     path = tmp_path / f"problems{suffix}"
     if suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     else:
-        path.write_text(json.dumps(rows))
+        path.write_text(json.dumps(entries))
     with taken_or_refused(ProblemError, path):
         read_problems(str(path))
 
