@@ -1,11 +1,9 @@
 """Optimizer steps: one policy, one loss, one minibatch after the other, and what each step did."""
 
-import hashlib
-import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from rlm_core.records import Record, Share
 from rlm_core.state.run import Run
 from rlm_core.training import rescoring
 from rlm_core.training.batches import Batch, Experience, MicroBatch, OfOneKind, Rehearsed
+from rlm_core.training.checkpoint import read_checkpoint, write_checkpoint
 from rlm_core.training.losses import Divisors, ScoredAnswers, importance_weights, k3_divergence
 
 _log = logging.getLogger(__name__)
@@ -215,8 +214,7 @@ class Trainer:
         arrays = {f"weights.{name}": value for name, value in self.policy.trainable().items()}
         arrays |= {f"optimizer.{name}": value for name, value in flat(self.optimizer.state).items()}
         information = {"identity": self.identity, "metrics": "\n".join(step.model_dump_json() for step in metrics)}
-        information["content"] = _digest_of(arrays, information)
-        write_tensors(self.files.checkpoint, arrays, information)
+        write_checkpoint(self.files.checkpoint, arrays, information)
 
     def _resume(self) -> list[StepMetrics]:
         """Take weights and optimizer from the checkpoint, if there is one of this very training; its metrics."""
@@ -224,7 +222,7 @@ class Trainer:
         if not path.is_file():
             return []
         try:
-            arrays, information = _read_checkpoint(path)
+            arrays, information = read_checkpoint(path)
         except (OSError, RuntimeError, ValueError) as error:
             _log.warning("train starts over: %s is damaged: %s", path, one_line(error))
             return []
@@ -257,25 +255,6 @@ class Trainer:
             raise AdapterError(f"{path} is damaged; without it, training starts with a fresh optimizer") from error
         state.pop("learning_rate", None)
         self.optimizer.state = {**self.optimizer.state, **tree_unflatten(list(state.items()))}
-
-
-def _read_checkpoint(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:
-    """Arrays and information of a checkpoint. Raises OSError, RuntimeError or ValueError when it is not as written."""
-    loaded: Any = mx.load(str(path), return_metadata=True)
-    arrays, information = loaded
-    content = information.pop("content", None)
-    if content != _digest_of(arrays, information):
-        raise ValueError("its content is not what was written")
-    return arrays, information
-
-
-def _digest_of(arrays: Mapping[str, mx.array], information: Mapping[str, str]) -> str:
-    """SHA-256 of a checkpoint's names, shapes and bytes, whatever their order in the file."""
-    made = hashlib.sha256(json.dumps(dict(information), sort_keys=True).encode())
-    for name, value in sorted(arrays.items()):
-        made.update(f"{name} {value.dtype} {value.shape}".encode())
-        made.update(np.asarray(value.reshape(-1).view(mx.uint8)).data)
-    return made.hexdigest()
 
 
 def _rollouts_of(step: Sequence[Batch]) -> list[MicroBatch]:

@@ -45,7 +45,7 @@ from rlm_core.sources import read_problems
 from rlm_core.sources.files import FORMATS
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
-from rlm_core.training.trainer import _digest_of, _read_checkpoint
+from rlm_core.training.checkpoint import read_checkpoint, write_checkpoint
 from tests.samples.ledger import BASE, FIRST, decision, outcome, report, state_of
 
 quickly = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -288,13 +288,13 @@ def test_a_ledgers_entry_is_read_or_refused_in_one_line(tmp_path: Path, data: st
 def test_a_checkpoint_is_as_it_was_written_or_damaged(tmp_path: Path, content: bytes, at: int, bits: int) -> None:
     path = tmp_path / "checkpoint.safetensors"
     arrays, information = {"weights.a": mx.ones(3)}, {"identity": "i", "metrics": ""}
-    mx.save_safetensors(str(path), arrays, information | {"content": _digest_of(arrays, information)})
+    write_checkpoint(path, arrays, information)
     altered = bytearray(path.read_bytes())
     altered[at % len(altered)] ^= bits
     for damaged_content in (content, altered):
         path.write_bytes(damaged_content)
         with suppress(OSError, RuntimeError, ValueError):  # what training takes for damage
-            read, told = _read_checkpoint(path)
+            read, told = read_checkpoint(path)
             assert told == information
             assert bool(mx.array_equal(read["weights.a"], arrays["weights.a"]))
 

@@ -14,13 +14,13 @@ from rlm_core.errors import AdapterError, Interrupted, StageFailed
 from rlm_core.files import sha256_of, write_jsonl
 from rlm_core.judging import judge_rollouts
 from rlm_core.model.loading import load_policy
-from rlm_core.model.tensors import read_tensors, write_tensors
+from rlm_core.model.tensors import read_tensors
 from rlm_core.records import AdapterRef, FileRef, PolicyRef, StageResult, TrainReport
 from rlm_core.rollout import sample_rollouts
 from rlm_core.train import VERSION, run
 from rlm_core.training.batches import experience_from
+from rlm_core.training.checkpoint import read_checkpoint, write_checkpoint
 from rlm_core.training.methods import METHODS
-from rlm_core.training.trainer import _digest_of, _read_checkpoint
 from tests import tiny
 from tests.core.conftest import ROLLOUT, Judged
 from tests.samples.training import LORA, SECTION, train_here, weights
@@ -159,15 +159,15 @@ def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(tmp_path: Path) -> None:
     arrays = {"weights.a": mx.ones((2, 3)), "optimizer.step": mx.array(3, dtype=mx.uint64)}
     information = {"identity": "i", "metrics": "m"}
     path = tmp_path / "checkpoint.safetensors"
-    write_tensors(path, arrays, information | {"content": _digest_of(arrays, information)})
-    assert _read_checkpoint(path)[1] == information
+    write_checkpoint(path, arrays, information)
+    assert read_checkpoint(path)[1] == information
     whole = path.read_bytes()
     for bit in range(0, len(whole) * 8, 11):
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
         with pytest.raises((RuntimeError, ValueError)):
-            _read_checkpoint(path)
+            read_checkpoint(path)
 
 
 @pytest.mark.parametrize("other", ["a setting", "the rewards", "the version"])
