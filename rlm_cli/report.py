@@ -19,6 +19,7 @@ def report_project(project: Project, as_html: bool, output: Path | None) -> None
     """Print the project's page, or write it as one HTML file.
 
     Raises:
+        UsageError: there is an `output` for what is printed.
         LedgerError: there is no ledger, or it cannot be used.
         StageFailed: the file cannot be written.
     """

@@ -17,7 +17,11 @@ from rlm_core.records import AdapterRef
 
 
 def put_on(model: nn.Module, base: str, adapter: AdapterRef) -> AdapterSection:
-    """Put the adapter's layers and weights on the model and make only them trainable; the shape that it has."""
+    """Put the adapter's layers and weights on the model and make only them trainable; the shape that it has.
+
+    Raises:
+        AdapterError: it is damaged, was made for another base, or does not fit the model.
+    """
     adapters.check_adapter(base, adapter)
     shape = adapters.read_shape(adapter, len(model.layers))
     with misfit(base, adapter):

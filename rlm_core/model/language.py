@@ -9,7 +9,7 @@ from rlm_core.model.decoding import FinishReason, Request
 
 
 class Language:
-    """A model's tokenizer with its chat template. Made by `policy.load_language`; every policy is one, too."""
+    """A model's tokenizer with its chat template. Made by `loading.load_language`; every policy is one, too."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer

@@ -83,10 +83,16 @@ class InferenceServer(ThreadingHTTPServer):
         return bool(self.generator.is_healthy)
 
     def service_actions(self) -> None:
+        """Called by `serve_forever` twice a second.
+
+        Raises:
+            InfrastructureFault: nothing is generated any more.
+        """
         if not self.is_healthy:
             raise InfrastructureFault("generation has ended; the lines above say why")
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  http.server's
+        """A client that went away is nothing to log as an error."""
         if isinstance(sys.exception(), ConnectionError | TimeoutError):
             _log.debug("%s went away", client_address)
         else:

@@ -30,6 +30,11 @@ def read(name: str) -> Suite:
 
 
 def state(name: str) -> str:
+    """Digest of the part's file.
+
+    Raises:
+        ProblemError: there is no such part or level.
+    """
     return sha256_of(_path_of(name)[0])
 
 

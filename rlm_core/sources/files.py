@@ -53,6 +53,11 @@ def read(name: str) -> Suite:
 
 
 def state(name: str) -> str:
+    """Digest of the file, as it is now.
+
+    Raises:
+        ProblemError: it cannot be read.
+    """
     try:
         return sha256_of(Path(name).expanduser())
     except OSError as error:
@@ -60,7 +65,7 @@ def state(name: str) -> str:
 
 
 def read_file(name: str, path: Path) -> Suite:
-    """As `read`, of a file that the user knows by another name."""
+    """As `read`, of a file that the user knows by another name; with the same errors."""
     content = _content(name, path)
     if isinstance(content, dict) and exam_yaml.TASKS in content:
         format_, entries = _EXAM, _tasks(name, content)

@@ -21,6 +21,11 @@ def read(name: str) -> Suite:
 
 
 def state(name: str) -> str:
+    """Digest of the package's data file.
+
+    Raises:
+        ProblemError: the package is not installed, or its data file is missing.
+    """
     return files.state(str(_path(name)))
 
 

@@ -38,6 +38,11 @@ def read(name: str) -> Suite:
 
 
 def state(name: str) -> str:
+    """Digest of the name, which says all, and of the package's version.
+
+    Raises:
+        ProblemError: the name is none, or reasoning-gym is not installed.
+    """
     _asked(name)
     try:
         return digest(version("reasoning-gym"), name)

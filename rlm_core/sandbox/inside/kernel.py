@@ -44,6 +44,9 @@ def die_with_parent(parent: int, signal: int) -> None:
     """Have `signal` sent to this process when the thread that forked it ends.
 
     The kernel forgets the setting when the user id changes, so it has to be made after that.
+
+    Raises:
+        LockdownError: the kernel refuses, or that thread has ended already.
     """
     _prctl("PR_SET_PDEATHSIG", _PR_SET_PDEATHSIG, signal)
     if os.getppid() != parent:
@@ -74,7 +77,11 @@ def become_user(user: int, keep_read_access: bool) -> None:
 
 
 def keep_capabilities(mask: int) -> None:
-    """Give up all capabilities but those whose bits are set in `mask`, for good."""
+    """Give up all capabilities but those whose bits are set in `mask`, for good.
+
+    Raises:
+        LockdownError: the kernel refuses.
+    """
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     data = struct.pack("=6I", mask, mask, 0, 0, 0, 0)  # effective, permitted, inheritable; twice for bits 32 to 63
     if LIBC.capset(header, data) != 0:

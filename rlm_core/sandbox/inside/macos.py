@@ -22,7 +22,11 @@ class MacLockdown:
         self._profile = seatbelt.compile_profile(rules)
 
     def apply(self, _descriptor: int, parent: int) -> None:
-        """Lock this process down for good; see `LinuxLockdown`."""
+        """Lock this process down for good; see `LinuxLockdown`.
+
+        Raises:
+            LockdownError: a restriction could not be applied.
+        """
         os.umask(0o077)
         os.chdir("/")
         zygote = watch.Exit(parent)
