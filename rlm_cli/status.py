@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rlm_cli.terminal import plain_console, print_rows
 from rlm_core.inventions import in_words
-from rlm_core.phrases import COLUMNS, counted, megabytes, minute, p_text, scores, useful_groups
+from rlm_core.phrases import COLUMNS, counted, groups_in_words, megabytes, minute, p_text, scores
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
 from rlm_core.state.project import Project
@@ -40,7 +40,7 @@ def show_outcome(result: Mapping[str, Any], project: Project) -> None:
         ),
         "trained": (
             f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
-            f"from {useful_groups(summary)} "
+            f"from {groups_in_words(summary)} "
             + (f"and on {summary.rehearsed} earlier answers " if summary.rehearsed else "")
             + f"in {summary.train_s:.0f} s"
         ),

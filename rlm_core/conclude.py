@@ -31,7 +31,7 @@ from rlm_core.state.ledger import open_ledger
 from rlm_core.state.ledger_backup import back_up
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
-from rlm_core.summary import Summary, outcomes, problem_metrics, summarise
+from rlm_core.summary import Summary, problem_metrics, problem_outcomes, summarise
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -67,7 +67,7 @@ def settled(iteration: Iteration, config: Config, exams: Sequence[StageResult]) 
     return gate.settled(benchmark, config.gate, _past(iteration, benchmark), _lineage(iteration))
 
 
-def propose(
+def decide_by_rule(
     iteration: Iteration, config: Config, trained: StageResult, exams: Sequence[StageResult]
 ) -> tuple[GateDecision, str]:
     """What the gate decides by its rule, and the page that explains it.
@@ -135,7 +135,7 @@ def finish(iteration: Iteration, config: Config, decision: GateDecision, results
         ledger.commit(
             decision,
             config.gate.ema_weight,
-            outcomes(problems, sampled, judged),
+            problem_outcomes(problems, sampled, judged),
             summary.model_dump(mode="json"),
             config.train.rehearsal.corpus_size,
             config.gate.infer_staleness,

@@ -22,7 +22,7 @@ def counted(counts: Mapping[str, int]) -> str:
     return f"{sum(counts.values())} ({parts})" if counts else "0"
 
 
-def useful_groups(summary: Summary) -> str:
+def groups_in_words(summary: Summary) -> str:
     """`26 useful groups of 48 (3 of these in the place of others)`"""
     instead = f" ({summary.replacements} of these in the place of others)" if summary.replacements else ""
     of = f" of {summary.groups}" if summary.groups else ""  # older summaries do not know

@@ -153,7 +153,7 @@ def problem_metrics(
     ]
 
 
-def outcomes(
+def problem_outcomes(
     problems: Sequence[Problem], rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
 ) -> list[ProblemOutcome]:
     """What the ledger keeps of each problem: its measured pass rate, and its shortest answer that passed.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
-from rlm_core.conclude import Exams, explain, finish, propose
+from rlm_core.conclude import Exams, decide_by_rule, explain, finish
 from rlm_core.config import Config
 from rlm_core.iteration import Iteration
 from rlm_core.pages.write import were_written
@@ -26,7 +26,7 @@ from tasks.stage import Result
 )
 def gate(iteration: Iteration, config: Config, results: IterationResults) -> tuple[GateDecision, str]:
     """The decision by the configured rule, and its page."""
-    decision, page = propose(iteration, config, results.trained, results.exams)
+    decision, page = decide_by_rule(iteration, config, results.trained, results.exams)
     _show(iteration, page, decision)
     return decision, page
 

@@ -15,7 +15,7 @@ from rlm_core.rounds import asked_problems
 from rlm_core.state.ledger import WAY_OUT, Base, Ledger, Move, open_ledger
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
-from rlm_core.summary import Summary, outcomes
+from rlm_core.summary import Summary, problem_outcomes
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _replay(ledger: Ledger, run: Run, adapters: dict[str, AdapterRef]) -> None:
     ledger.commit(
         _with_adapters(decision, adapters),
         config.gate.ema_weight,
-        outcomes(
+        problem_outcomes(
             asked_problems(run, rollouts),
             rollouts,
             run.read_verdicts(),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlm_core.conclude import propose, settled
+from rlm_core.conclude import decide_by_rule, settled
 from rlm_core.config import Config
 from rlm_core.errors import StageFailed
 from rlm_core.files import write_record
@@ -72,7 +72,7 @@ def exams(tmp_path: Path, config: Config, **other: ExamReport) -> list[StageResu
 
 
 def test_complete_exams_are_decided_on(tmp_path: Path, config: Config, iteration: Iteration) -> None:
-    decision, page = propose(iteration, config, trained(tmp_path), exams(tmp_path, config))
+    decision, page = decide_by_rule(iteration, config, trained(tmp_path), exams(tmp_path, config))
     assert decision.outcome == "accepted"
     assert page == (Path(iteration.directory) / "gate.md").read_text()
     assert "# Iteration 1: accepted" in page
@@ -87,12 +87,12 @@ def test_where_the_benchmark_makes_no_accept_nobody_need_sit_the_holdout(
     given = exams(tmp_path, config, candidate=report([right] * 12))
     on_benchmark = given[: len(WHO)]
     assert settled(iteration, config, on_benchmark) is (outcome != "accepted")
-    assert propose(iteration, config, trained(tmp_path), given)[0].outcome == outcome
+    assert decide_by_rule(iteration, config, trained(tmp_path), given)[0].outcome == outcome
     if outcome == "accepted":
         with pytest.raises(StageFailed, match="holdout is missing; nothing is decided"):
-            propose(iteration, config, trained(tmp_path), on_benchmark)
+            decide_by_rule(iteration, config, trained(tmp_path), on_benchmark)
     else:
-        decision, page = propose(iteration, config, trained(tmp_path), on_benchmark)
+        decision, page = decide_by_rule(iteration, config, trained(tmp_path), on_benchmark)
         assert (decision.outcome, decision.holdout) == (outcome, None)
         assert "not sat, as it can veto an accept only" in page
 
@@ -118,11 +118,11 @@ def test_an_exam_that_does_not_count_is_no_accept(
 ) -> None:
     other: dict[str, Any] = {who: made}
     with pytest.raises(StageFailed, match=reason):
-        propose(iteration, config, trained(tmp_path), exams(tmp_path, config, **other))
+        decide_by_rule(iteration, config, trained(tmp_path), exams(tmp_path, config, **other))
 
 
 @pytest.mark.parametrize("missing", range(6))
 def test_a_missing_exam_is_no_accept(tmp_path: Path, config: Config, iteration: Iteration, missing: int) -> None:
     given = exams(tmp_path, config)
     with pytest.raises(StageFailed, match="is missing; nothing is decided"):
-        propose(iteration, config, trained(tmp_path), given[:missing] + given[missing + 1 :])
+        decide_by_rule(iteration, config, trained(tmp_path), given[:missing] + given[missing + 1 :])

@@ -22,7 +22,7 @@ from rlm_core.records import AdapterRef, FileRef, IterationResults, StageResult,
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.ledger_backup import back_up, back_up_if_behind, rebuild
 from rlm_core.state.project import Project
-from rlm_core.summary import outcomes, summarise
+from rlm_core.summary import problem_outcomes, summarise
 from tests.samples.ended import answer
 from tests.samples.ledger import decision
 
@@ -57,7 +57,7 @@ def _finish(project: Project, number: int, accepted: bool, config: Config, ledge
     write_jsonl(run / "verdicts" / "000.jsonl", verdicts)
     write_record(run / "summary.json", summary)
     write_record(run / "decision.json", decided)
-    ledger.commit(decided, 0.3, outcomes([asked], answers, verdicts), summary.model_dump(mode="json"))
+    ledger.commit(decided, 0.3, problem_outcomes([asked], answers, verdicts), summary.model_dump(mode="json"))
     if accepted:
         back_up(project)
 

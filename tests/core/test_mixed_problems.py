@@ -21,7 +21,7 @@ from rlm_core.records import FileRef, PolicyRef, Rollout, Verdict
 from rlm_core.rounds import Shard
 from rlm_core.sandbox import Limits
 from rlm_core.sources.suite import Suite
-from rlm_core.summary import outcomes, problem_metrics
+from rlm_core.summary import problem_metrics, problem_outcomes
 from rlm_core.verifiers.trivial import best_trivial_share
 from tests import tiny
 
@@ -130,7 +130,8 @@ def test_a_mixed_bank_goes_from_rollout_to_rewards(tiny_model: Path, tmp_path: P
     metrics = problem_metrics(MIXED, rollouts, verdicts)
     assert [each.rollouts for each in metrics] == [16] * 7
     assert metrics[4].passed == 0 < metrics[1].passed < 16
-    assert [bool(each.passed_text) for each in outcomes(MIXED, rollouts, verdicts)] == [True] * 4 + [False, True, True]
+    kept = problem_outcomes(MIXED, rollouts, verdicts)
+    assert [bool(each.passed_text) for each in kept] == [True] * 4 + [False, True, True]
 
 
 def test_an_exam_may_ask_for_no_code_and_needs_no_sandbox(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

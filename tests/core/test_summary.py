@@ -1,7 +1,7 @@
 """What an iteration leaves for the ledger."""
 
 from rlm_core.records import Rollout, Verdict
-from rlm_core.summary import outcomes
+from rlm_core.summary import problem_outcomes
 from tests import tiny
 
 
@@ -40,5 +40,5 @@ def test_the_shortest_answer_that_passed_and_was_not_cut_off_is_kept() -> None:
         )
         for r in rollouts
     ]
-    kept = outcomes(problems, rollouts, verdicts)
+    kept = problem_outcomes(problems, rollouts, verdicts)
     assert [(o.rollouts, o.passed, o.passed_text) for o in kept] == [(4, 3, "answer 3"), (1, 1, None)]
