@@ -10,7 +10,7 @@ def tell(what: str, project: str, payload: dict[str, Any]) -> None:
     """Emit `rlm.WHAT` about the project in this directory.
 
     Args:
-        what: accepted, probation, rejected, stalled or failed.
+        what: asked, accepted, probation, rejected, stalled or failed.
         payload: JSON-able data.
     """
     root = Path(project).absolute()
