@@ -44,9 +44,9 @@ from rlm_core.state.ledger_backup import back_up
 from rlm_core.state.project import Project
 from rlm_core.state.prune import size_of
 
-QUICK_S = 534.0
+QUICK_S = 600.0
 """An iteration of configs/quick.yaml on the machine of the README, which has as many problems as the next number."""
-QUICK_PROBLEMS = 48
+QUICK_PROBLEMS = 64
 _STEEPEST = 1.15
 """What counts as in proportion: short times are not exact."""
 _NOTHING_S = 0.05
