@@ -295,7 +295,7 @@ def test_every_source_of_the_config_is_there_and_the_bank_proposes_nothing() -> 
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
-        ("quick", {"model": 4, "procedural": 32, "bank": 12}),
+        ("quick", {"model": 4, "procedural": 44, "bank": 16}),
         ("learn", {"procedural": 36, "bank": 12}),
         ("nightly", {"model": 16, "bank": 32}),
     ],
