@@ -100,8 +100,8 @@ def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, tra
 
 def _paired(gate: GateSection, tries: int) -> str:
     return (
-        f"paired, confidence {gate.confidence:g} over {gate.horizon} iterations: p at most {gate.level(tries):.3g}, "
-        f"as {tries} candidates before were not accepted; patience {gate.patience}"
+        f"paired, confidence {gate.confidence:g} over {gate.horizon} iterations: p at most {gate.level(tries):.3g} "
+        f"(candidates before that were not accepted: {tries}); patience {gate.patience}"
     )
 
 

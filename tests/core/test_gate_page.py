@@ -60,7 +60,7 @@ def test_the_page_has_the_numbers_and_the_origin() -> None:
     assert "- trained from: `runs/0006/adapter` (bbbbbbbbbbbb), on probation for 2 iterations" in text
     assert "- incumbent: the base model" in text
     assert "13 steps on 9513 tokens from 26 useful groups of 48" in text
-    assert "p at most 0.00588, as 2 candidates before were not accepted" in text
+    assert "p at most 0.00588 (candidates before that were not accepted: 2)" in text
 
 
 def test_the_table_of_numbers_has_a_column_for_each_suite_so_that_it_fits_a_narrow_page() -> None:
