@@ -80,9 +80,17 @@ def show_status(project: Project, ledger: Ledger) -> None:
             "best score": "none accepted yet" if past.best is None else f"{past.best:.3f} on the benchmark",
             "corpus": f"{ledger.corpus_size()} passed answers",
             "disk": megabytes(size_of(project.root)),
-            "next": f"iteration {ledger.next_iteration()}, by `rlm run`; `rlm history` has those before",
+            "next": _next(project, ledger.next_iteration()),
         },
     )
+
+
+def _next(project: Project, number: int) -> str:
+    holder = project.holder()
+    if holder is not None:
+        return f"iteration {number}; the project is in use by {holder}"
+    word = "continued" if Run(project.run(number)).config.exists() else "begun"
+    return f"iteration {number}, {word} by `rlm run`; `rlm history` has those before"
 
 
 def _decided(decision: GateDecision) -> str:

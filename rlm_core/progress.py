@@ -53,11 +53,15 @@ def check(stage: str) -> None:
         Interrupted: a stop was asked for.
         InfrastructureFault: the time limit that this thread works under has passed.
     """
-    if _stop.is_set():
-        raise Interrupted("stopped on request; the next run continues from what was finished")
+    _check_stop()
     limit = getattr(_limits, "current", None)
     if limit is not None and time.monotonic() > limit[0]:
         raise InfrastructureFault(f"{stage}: took longer than {limit[1]:g} s")
+
+
+def _check_stop() -> None:
+    if _stop.is_set():
+        raise Interrupted("stopped on request; the next run continues from what was finished")
 
 
 def report(stage: str, done: int, total: int, part: str = "", **figures: float) -> None:
@@ -132,9 +136,14 @@ def time_limit(seconds: float) -> Iterator[Callable[[], float]]:
 
 @contextmanager
 def in_turn(lock: AbstractContextManager[Any]) -> Iterator[None]:
-    """Hold a lock for the time of the block. Waiting for it is no work of this thread: its time limit moves on."""
+    """Hold a lock for the time of the block. Waiting for it is no work of this thread: its time limit moves on.
+
+    Raises:
+        Interrupted: a stop was asked for by the time that its turn came.
+    """
     started = time.monotonic()
     with lock:
+        _check_stop()
         waited = time.monotonic() - started
         _limits.waited = _waited() + waited
         current = getattr(_limits, "current", None)
@@ -158,6 +167,13 @@ def stopped() -> Iterator[None]:
         _stop.clear()
 
 
+def _end_now(code: int) -> None:
+    """End the process, from whichever thread, and say so: nobody else will."""
+    words = f"\nrlm: stopped on request, in the middle of a step that took more than {_GRACE_S:g} s; "
+    os.write(2, f"{words}the next run continues from what was finished\n".encode())
+    os._exit(code)
+
+
 @contextmanager
 def stopping_on_signals() -> Iterator[None]:
     """For the time of the block, SIGINT and SIGTERM make the stages stop at their next report or check.
@@ -178,7 +194,7 @@ def stopping_on_signals() -> Iterator[None]:
         if _stop.is_set():
             os._exit(128 + number)
         _stop.set()
-        watchdog = threading.Timer(_GRACE_S, os._exit, (128 + number,))
+        watchdog = threading.Timer(_GRACE_S, _end_now, (128 + number,))
         watchdog.daemon = True
         watchdog.start()
         watchdogs.append(watchdog)

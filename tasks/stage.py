@@ -17,7 +17,7 @@ from rlm_core.config import PrefectSection
 from rlm_core.errors import InfrastructureFault
 from rlm_core.iteration import Iteration
 from rlm_core.phrases import figures_in_words
-from rlm_core.progress import time_limit
+from rlm_core.progress import check, time_limit
 from rlm_core.records import IterationResults, StageResult
 from tasks.caching import RESULTS, StagePolicy
 from tasks.storage import ResultFiles
@@ -46,6 +46,7 @@ def stage_task(
 
         def run(timeout_s: float, files: dict[str, str], **parameters: Any) -> Result:  # noqa: ARG001  files: for the key
             with time_limit(timeout_s) as worked:
+                check(stage)  # of many shards that wait to begin when a stop is asked for, none does
                 result = function(**parameters)
                 result = result.model_copy(update={"seconds": worked()})
             get_run_logger().info("%s: %s", stage, figures_in_words(result.figures))

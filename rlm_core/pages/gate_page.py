@@ -17,6 +17,14 @@ _SHOWN = 5
 """Problems gained and lost whose answers are shown, of each suite."""
 
 
+_WHAT_FOLLOWS = {
+    "accepted": "With an accept the candidate becomes the incumbent: exams, reports and what is served follow it.",
+    "probation": "The incumbent stays, in reports and in what is served. Training goes on from the candidate, and what "
+    "comes of it is compared with the same incumbent, until the gain is sure or patience is used up.",
+    "rejected": "The incumbent stays, and training goes on from it.",
+}
+
+
 @dataclass(frozen=True)
 class SuiteShown:
     """What there is to show of one suite."""
@@ -41,6 +49,7 @@ def page(
     """The numbers, the problems gained and lost with answers side by side, and where the candidate comes from."""
     parts = [
         *heading(decision, "accept proposed" if waits_for_answer(decision, gate) else decision.outcome),
+        _WHAT_FOLLOWS[decision.outcome],
         *([columns({suite.name: _numbers(suite, gate.confidence) for suite in suites})] if suites else []),
         _origin(decision, gate, trained, train),
         *(_changes(suite) for suite in suites),

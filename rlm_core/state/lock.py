@@ -71,6 +71,25 @@ def locked(
                 os.ftruncate(file, 0)
 
 
+def holder_of(path: Path) -> Holder | None:
+    """Who holds the lock file at this path, by what stands in it; not who was killed, as far as this machine knows."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        holder = _signed(file)
+        if holder:
+            os.kill(holder.pid, 0)
+        return holder
+    except (ProcessLookupError, TypeError, OverflowError):  # killed; or the file was damaged
+        return None
+    except PermissionError:  # it is somebody else's process
+        return holder
+    finally:
+        os.close(file)
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[int, int]]:
     """The directory and the lock file in it, open."""

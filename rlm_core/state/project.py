@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_core.state.lock import Holder, locked
+from rlm_core.state.lock import Holder, holder_of, locked
 from rlm_core.state.run import Run
 
 
@@ -22,6 +22,10 @@ class Project:
     @property
     def ledger_backup(self) -> Path:
         return self.root / "ledger.backup.sqlite"
+
+    @property
+    def _lock(self) -> Path:
+        return self.root / "lock"
 
     @property
     def proofs(self) -> Path:
@@ -41,6 +45,10 @@ class Project:
         """The iterations that have a directory, the first one first."""
         return [Run(path) for path in sorted(self.runs.glob("*"), key=lambda path: (len(path.name), path.name))]
 
+    def holder(self) -> Holder | None:
+        """Who holds the project, for people to read; `held` alone is sure."""
+        return holder_of(self._lock)
+
     @contextmanager
     def held(
         self,
@@ -53,5 +61,5 @@ class Project:
         Yields:
             The holder before, when it was killed without letting go.
         """
-        with locked(self.root / "lock", wait_s, flow_run, on_wait) as lock:
+        with locked(self._lock, wait_s, flow_run, on_wait) as lock:
             yield lock.before

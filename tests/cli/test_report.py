@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from rlm_core.files import write_jsonl, write_record
+from rlm_core.files import write_json, write_jsonl, write_record
 from rlm_core.records import Rollout, Verdict
 from rlm_core.state.ledger import Base, open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.run import Run
 from tests import tiny
 from tests.command import Rlm
 from tests.samples.ended import TIMEOUT, answer, decision, summary
+from tests.samples.holder import holder
 
 CONFIG = ("--config", "config.yaml")
 EVIL = "</pre></details><script>alert(1)</script><img src=http://example.org/x.png>\n![x](http://example.org/y.png)"
@@ -77,10 +79,18 @@ def test_status_and_history_say_why_the_gate_decided_so(rlm: Rlm) -> None:
     said = rlm("status", *CONFIG).out
     reason = decision(2, "rejected", 0.2, 0.21).reason
     assert f"iteration 2, rejected: {reason}" in said
-    assert "iteration 3, by `rlm run`" in said
+    assert "iteration 3, begun by `rlm run`" in said
     table = rlm("history", *CONFIG).out
     assert "pass@1 of the incumbent → of the candidate" in " ".join(table.split())
     assert re.search(r"│ 2 +│ \d\d-\d\d \d\d:\d\d +│", table)
+
+
+def test_status_knows_of_an_iteration_that_is_at_work_and_of_one_that_was_stopped(rlm: Rlm, project: Project) -> None:
+    with holder(project) as process:
+        said = " ".join(rlm("status", *CONFIG).out.split())
+        assert f"iteration 3; the project is in use by process {process.pid} since" in said
+    write_json(Run(project.run(3)).config, {})
+    assert "iteration 3, continued by `rlm run`" in rlm("status", *CONFIG).out
 
 
 @pytest.mark.usefixtures("project")

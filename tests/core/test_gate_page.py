@@ -59,6 +59,7 @@ def test_the_page_has_the_numbers_and_the_origin() -> None:
     assert "- candidate: `runs/0007/adapter` (cccccccccccc)" in text
     assert "- trained from: `runs/0006/adapter` (bbbbbbbbbbbb), on probation for 2 iterations" in text
     assert "- incumbent: the base model" in text
+    assert "The incumbent stays, in reports and in what is served. Training goes on from the candidate" in text
     assert "13 steps on 9513 tokens from 26 useful groups of 48" in text
     assert "p at most 0.00588 (candidates before that were not accepted: 2)" in text
 

@@ -256,6 +256,27 @@ def test_waiting_for_ones_turn_is_no_work(monkeypatch: pytest.MonkeyPatch) -> No
         progress.report("stage", 2, 2)
 
 
+def test_who_gets_a_turn_after_a_stop_was_asked_for_does_not_begin() -> None:
+    lock = threading.Lock()
+    with progress.stopped(), pytest.raises(Interrupted), progress.in_turn(lock):
+        raise AssertionError("it began")
+    assert lock.acquire(blocking=False)
+
+
+def test_a_step_that_does_not_end_is_ended_and_that_is_said() -> None:
+    program = """
+import os, signal, time
+from rlm_core import progress
+progress._GRACE_S = 0.2
+with progress.stopping_on_signals():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(30)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=25, check=False)
+    assert ended.returncode == 130
+    assert "took more than 0.2 s; the next run continues" in ended.stderr
+
+
 def test_stages_stop_only_for_the_time_of_the_block() -> None:
     with progress.stopped(), pytest.raises(Interrupted):
         progress.report("stage", 1, 2)

@@ -124,6 +124,20 @@ def test_a_holder_that_was_killed_is_known_to_the_next_one_and_to_no_other(proje
         assert before is None
 
 
+def test_who_holds_a_project_can_be_read_while_it_lives(project: Project) -> None:
+    assert project.holder() is None
+    with holder(project) as process:
+        found = project.holder()
+        assert found is not None
+        assert found.pid == process.pid
+    assert project.holder() is None, "it was killed"
+    with project.held():
+        pass
+    assert project.holder() is None, "it let go"
+    (project.root / "lock").write_text('{"pid": "7", "since": "now"}')
+    assert project.holder() is None, "no process has such an id"
+
+
 def test_a_holder_that_was_killed_while_it_signed_is_known_to_the_next_one(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
