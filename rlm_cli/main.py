@@ -52,7 +52,7 @@ def run(
         int, typer.Option("--iterations", "-n", min=1, help="How many to run, one after another.")
     ] = 1,
 ) -> None:
-    """Run the next iteration: it starts from the adapter that was last accepted.
+    """Run the next iteration: it goes on from what was accepted last, or is on probation.
 
     An iteration that was interrupted is continued from what it had finished.
     """

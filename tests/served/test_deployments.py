@@ -12,7 +12,7 @@ import yaml
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
 from tests.conftest import MakeConfig
-from tests.served.machine import ROOT, Machine, wait_for
+from tests.served.machine import ROOT, SETUP, Machine, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -38,6 +38,20 @@ def test_everything_is_deployed_with_forms_that_say_what_to_enter(machine: Machi
     assert nightly["active"]
     assert nightly["schedule"]["cron"] == DEPLOYED["improve"]["schedules"][0]["cron"]
     assert nightly["schedule"]["timezone"] == DEPLOYED["improve"]["schedules"][0]["timezone"]
+
+
+def test_a_schedule_that_was_switched_off_stays_off_when_it_is_deployed_again(machine: Machine) -> None:
+    def nightly() -> dict[str, Any]:
+        [schedule] = machine.ask("/deployments/name/improve/improve")["schedules"]
+        return dict(schedule)
+
+    machine.follow("prefect deployment schedule pause improve/improve", nightly()["id"])
+    try:
+        machine.follow(SETUP[2])
+        assert not nightly()["active"]
+    finally:
+        machine.follow("prefect deployment schedule resume improve/improve", nightly()["id"])
+    assert nightly()["active"]
 
 
 @pytest.mark.parametrize(
