@@ -14,6 +14,10 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 from rlm_core.files import digest
 from rlm_core.records import Record, Share
 from rlm_core.sandbox.inside.remote import EXCEPTIONS
+from rlm_core.sandbox.text import readable
+
+_SHOWN_CHARS = 60
+"""Of a prompt that stands for its problem."""
 
 
 def _identifier(name: str) -> str:
@@ -287,6 +291,20 @@ class Problem(Record):
         return digest(*decides)
 
     @property
+    def exercises(self) -> tuple[tuple[str, str], ...]:
+        """The data set and the question of each of reasoning-gym's entries by which it is judged."""
+        own = (part for part in parts(self.verifier) if isinstance(part, ReasoningGym))
+        return tuple((part.dataset, str(part.entry.get("question"))) for part in own)
+
+    @property
     def identities(self) -> tuple[str | tuple[str, str], ...]:
-        """What two problems share that are the same: the id, or all that is asked for, whatever the cases are."""
-        return self.id, (self.prompt, self.entry_point)
+        """What two problems share that are the same: the id, or all that is asked for, whatever the cases are.
+
+        An entry of reasoning-gym is the same under another number, which the same question has with another seed.
+        """
+        return self.id, (self.prompt, self.entry_point), *self.exercises
+
+    @property
+    def called(self) -> str:
+        """What a person knows it by: its function's name, or how its prompt begins."""
+        return self.entry_point if self.asks_for_code else readable(repr(self.prompt), _SHOWN_CHARS)

@@ -1,4 +1,8 @@
-"""What is known already: which problems a proposal must not repeat, by content, by words, by runs of words and code."""
+"""What is known already: which problems a proposal must not repeat, by content, by words, by runs of words and code.
+
+The exercises of one of reasoning-gym's data sets are made from a template and share most of their words. Of two such
+only the same question counts.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,8 +23,10 @@ class _Group:
 
     problems: list[Problem] = field(default_factory=list)
     keys: dict[str | tuple[str, str], str] = field(default_factory=dict)
-    """Entry points by what two equal problems have in common."""
+    """What problems are called, by what two equal ones have in common."""
     shingles: list[frozenset[str]] = field(default_factory=list)
+    """Of each problem."""
+    data_sets: list[frozenset[str]] = field(default_factory=list)
     """Of each problem."""
     holders: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """For each shingle, the positions of the problems that have it."""
@@ -30,12 +36,15 @@ class _Group:
         for shingle in own:
             self.holders[shingle].append(len(self.problems))
         self.shingles.append(own)
+        self.data_sets.append(_data_sets(problem))
         self.problems.append(problem)
         for key in problem.identities:
-            self.keys.setdefault(key, problem.entry_point)
+            self.keys.setdefault(key, problem.called)
 
-    def nearest(self, own: frozenset[str], above: float) -> tuple[float, str]:
-        """Largest similarity of a set of shingles to a problem's, and that one's entry point; 0 where none is above.
+    def nearest(self, own: frozenset[str], above: float, data_sets: frozenset[str]) -> tuple[float, str]:
+        """Largest similarity of a set of shingles to a problem's, and what that is called; 0 where none is above.
+
+        Problems of these data sets are not looked at.
 
         Similarity above t takes more than t |own| shared shingles. So only problems are looked at that have one of
         the rarest shingles, so many that what lacks all of them cannot share enough (prefix filtering: Bayardo et al.
@@ -45,8 +54,9 @@ class _Group:
         enough = int(above * len(own)) + 1
         nearly = {i for shingle in rarest[: len(own) - enough + 1] for i in self.holders.get(shingle, ())}
         sizes = (above * len(own), len(own) / above if above else float("inf"))
-        candidates = (i for i in nearly if sizes[0] < len(self.shingles[i]) < sizes[1])
-        found = ((jaccard(own, self.shingles[i]), self.problems[i].entry_point) for i in candidates)
+        of_size = (i for i in nearly if sizes[0] < len(self.shingles[i]) < sizes[1])
+        candidates = (i for i in of_size if data_sets.isdisjoint(self.data_sets[i]))
+        found = ((jaccard(own, self.shingles[i]), self.problems[i].called) for i in candidates)
         return max((each for each in found if each[0] > above), default=(0.0, ""))
 
 
@@ -63,7 +73,9 @@ class KnownProblems:
             for problem in problems:
                 self.add(group, problem)
         self._exam_grams = [
-            (Grams.of(problem), group, problem.entry_point) for group in self.exams for problem in self.problems(group)
+            (Grams.of(problem), _data_sets(problem), group, problem.called)
+            for group in self.exams
+            for problem in self.problems(group)
         ]
 
     def add(self, group: str, problem: Problem) -> None:
@@ -83,7 +95,7 @@ class KnownProblems:
         return [group for group in self._groups if group not in _TRAINED]
 
     def repeated(self, problem: Problem, groups: Iterable[str]) -> tuple[str, str] | None:
-        """Group and entry point of a known problem with the same content, or the same prompt and entry point."""
+        """Group of a known problem with the same content, or that asks for the same, and what it is called."""
         for group in groups:
             for key in problem.identities:
                 if name := self._groups[group].keys.get(key):
@@ -91,23 +103,28 @@ class KnownProblems:
         return None
 
     def nearest(self, problem: Problem, groups: Iterable[str], above: float = 0.0) -> tuple[float, str, str]:
-        """Largest Jaccard similarity of word 3-grams to a known problem, with its group and entry point.
+        """Largest Jaccard similarity of word 3-grams to a known problem, with its group and what it is called.
 
         Args:
             above: what is not more similar than this is not found; the larger, the fewer problems are looked at.
         """
-        own = shingles(problem.prompt)
+        own, data_sets = shingles(problem.prompt), _data_sets(problem)
         found = (
             (similarity, group, name)
             for group in groups
-            for similarity, name in [self._groups[group].nearest(own, above)]
+            for similarity, name in [self._groups[group].nearest(own, above, data_sets)]
         )
         return max(found, default=(0.0, "", ""))
 
     def shown(self, problem: Problem) -> tuple[float, str, str]:
-        """Largest share of an exam problem's request or solution that a problem has, with group and entry point."""
-        own = Grams.of(problem)
-        return max(((each.share_in(own), group, name) for each, group, name in self._exam_grams), default=(0.0, "", ""))
+        """Largest share of an exam problem's request or solution that a problem has, with its group and its name."""
+        own, own_sets = Grams.of(problem), _data_sets(problem)
+        found = (
+            (each.share_in(own), group, name)
+            for each, data_sets, group, name in self._exam_grams
+            if own_sets.isdisjoint(data_sets)
+        )
+        return max(found, default=(0.0, "", ""))
 
 
 def repeats(problem: Problem, known: KnownProblems, groups: Sequence[str], section: FilterSection) -> Refusal | None:
@@ -126,6 +143,11 @@ def repeats(problem: Problem, known: KnownProblems, groups: Sequence[str], secti
         reason = f"has {value:.0%} of the request or solution of {name} of the {group}, at most {limit:.0%} allowed"
         return Refusal(rule="contaminated", reason=reason, value=value, limit=limit)
     return None
+
+
+def _data_sets(problem: Problem) -> frozenset[str]:
+    """Those of reasoning-gym that a problem is an exercise of."""
+    return frozenset(data_set for data_set, _ in problem.exercises)
 
 
 def shingles(prompt: str) -> frozenset[str]:

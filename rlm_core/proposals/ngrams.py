@@ -77,7 +77,7 @@ def _defined(node: ast.AST) -> str | None:
 
 @dataclass(frozen=True)
 class Grams:
-    """A problem's request and solution, to be looked for in others."""
+    """A problem's request and solution, to be looked for in others. The right answer in words is no solution."""
 
     words: str
     code: str
@@ -90,7 +90,8 @@ class Grams:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        words, tokens = asked_words(problem.prompt), code_tokens(problem.reference or "")
+        code = (problem.reference or "") if problem.asks_for_code else ""
+        words, tokens = asked_words(problem.prompt), code_tokens(code)
         enough = len(words) >= _FEWEST_WORDS
         return cls(
             _line(words),
@@ -99,7 +100,7 @@ class Grams:
             _grams(tokens, _TOKENS),
             frozenset(_grams(words, _WORDS)),
             frozenset(_grams(tokens, _TOKENS)),
-            whole_program(problem.reference or ""),
+            whole_program(code),
         )
 
     def share_in(self, other: "Grams") -> float:

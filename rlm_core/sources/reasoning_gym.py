@@ -3,8 +3,10 @@
 Making exercises is the package's own code and runs here; judging answers does not, see verifiers/gym.py.
 """
 
+import functools
 import json
 import re
+from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,7 +21,7 @@ _DEFAULTS = {"size": 50, "seed": 0}
 
 
 def read(name: str) -> Suite:
-    """Exercises of one data set, always the same for the same size and seed.
+    """Exercises of one data set, the same for the same size and seed; of a few data sets only within one process.
 
     Raises:
         ProblemError: the name is none, reasoning-gym is not installed, has no such data set or cannot make them.
@@ -29,8 +31,14 @@ def read(name: str) -> Suite:
         from reasoning_gym import create_dataset
     except ImportError as error:
         raise _missing(name) from error
+    return _made(create_dataset, name, dataset, **settings)
+
+
+@functools.lru_cache(maxsize=4)
+def _made(create_dataset: Callable[..., Iterable[Any]], name: str, dataset: str, size: int, seed: int) -> Suite:
+    """As `read`. Kept, as each stage reads its suites, and some data sets take half a second for an exercise."""
     try:
-        made = list(create_dataset(dataset, **settings))
+        made = list(create_dataset(dataset, size=size, seed=seed))
     except Exception as error:
         raise ProblemError(f"{name}: reasoning-gym cannot make it: {one_line(error, 200)}") from error
     entries = [(f"exercise {number}", entry) for number, entry in enumerate(made, 1)]

@@ -5,12 +5,9 @@ from collections.abc import Callable, Collection, Iterable
 from rlm_core.errors import ProblemError
 from rlm_core.problems import Cases, Function, JsonSchema, Problem, ReasoningGym, Verifier, parts
 from rlm_core.sandbox.limits import Limits
-from rlm_core.sandbox.text import readable
 from rlm_core.verifiers import function
 from rlm_core.verifiers.cases import check_cases
 from rlm_core.verifiers.scorer import Scorer
-
-_SHOWN_CHARS = 60
 
 
 def check_problems(problems: Iterable[Problem], limits: Limits, functions: Collection[str]) -> None:
@@ -45,9 +42,4 @@ def check_problem(problem: Problem, limits: Limits, functions: Collection[str], 
             if check := checks.get(type(part)):
                 check(part)
     except ProblemError as error:
-        raise ProblemError(f"{_called(problem)}: {error}") from error
-
-
-def _called(problem: Problem) -> str:
-    """What a person knows the problem by."""
-    return problem.entry_point if problem.asks_for_code else readable(repr(problem.prompt), _SHOWN_CHARS)
+        raise ProblemError(f"{problem.called}: {error}") from error

@@ -111,3 +111,75 @@ def test_the_nearest_is_the_one_that_comparing_with_each_finds() -> None:
         best = max(jaccard(shingles(asked), shingles(prompt)) for prompt in prompts)
         for above in (0.0, 0.2, 0.5, best):
             assert known.nearest(problem(asked), ["corpus"], above)[0] == (best if best > above else 0.0)
+
+
+# ------------------------------------------------------------------------------------------------------- reasoning-gym
+
+TEMPLATE = "Your task is to count how many legs there are in total. How many legs are there if you have {}?"
+
+
+def exercise(
+    animals: str, number: int = 0, data_set: str = "leg_counting", prompt: str = "", name: str = "leg_counting"
+) -> Problem:
+    question = TEMPLATE.format(animals)
+    entry = {"question": question, "answer": "8", "metadata": {"source_index": number}}
+    content = {"verifier": {"kind": "reasoning_gym", "dataset": data_set, "entry": entry}, "reference": "8"}
+    return Problem.model_validate(content | {"prompt": prompt or question, "entry_point": name})
+
+
+ASKED = KnownProblems({"benchmark": [exercise("2 dogs")], "batch": [exercise("2 cats")]})
+
+
+@pytest.mark.parametrize(
+    ("candidate", "rule"),
+    [
+        (exercise("2 cows"), None),
+        (exercise("2 dogs"), "duplicate"),
+        (exercise("2 dogs", number=7), "duplicate"),  # what it has with another seed
+        (exercise("2 dogs", prompt="Reply with a number. How many?", name="answer"), "duplicate"),  # from a file
+        (exercise("2 cats", number=7), "duplicate"),
+        (exercise("2 cows", data_set="leg_sorting"), "similar"),
+        (problem(TEMPLATE.format("2 cows")), "similar"),
+    ],
+)
+def test_exercises_of_one_data_set_are_the_same_when_they_ask_the_same(candidate: Problem, rule: str | None) -> None:
+    found = repeats(candidate, ASKED, ASKED.names, FilterSection())
+    assert (found and found.rule) == rule
+
+
+def test_template_words_that_only_other_exercises_share_hide_no_likeness_to_other_problems() -> None:
+    known = KnownProblems({"benchmark": [exercise("2 dogs"), problem(TEMPLATE.format("2 cows"), name="legs")]})
+    found = repeats(exercise("2 cows"), known, known.names, FilterSection())
+    assert found is not None
+    assert (found.rule, found.reason) == ("similar", "similarity 1.00 to legs of the benchmark, at most 0.8 allowed")
+
+
+def test_with_every_likeness_allowed_an_exam_s_request_in_a_longer_one_is_still_found_but_for_its_own_data_set() -> (
+    None
+):
+    longer = "Please. " * 20
+    for data_set, rule in (("leg_counting", None), ("leg_sorting", "contaminated")):
+        candidate = exercise("2 cows", data_set=data_set, prompt=longer + TEMPLATE.format("2 cows"))
+        found = repeats(candidate, ASKED, ASKED.names, FilterSection())
+        assert (found and found.rule) == rule
+
+
+# -------------------------------------------------------------------------------------------------------------- text
+
+
+def text(prompt: str, reference: str) -> Problem:
+    verifier = {"kind": "json_schema", "json_schema": {}}
+    return Problem.model_validate({"prompt": prompt, "verifier": verifier, "reference": reference})
+
+
+def test_two_problems_may_have_the_same_right_answer_in_words() -> None:
+    answer = str([[0] * 6] * 6)
+    known = KnownProblems({"benchmark": [text("What is left of this board after five steps?", answer)]})
+    assert repeats(text("Write a square of noughts, please.", answer), known, known.names, FilterSection()) is None
+
+
+def test_a_problem_without_a_function_is_called_by_its_words() -> None:
+    known = KnownProblems({"holdout": [text("Name the capital of France, and its river.", "[]")]})
+    found = repeats(text("Name the capital of France, and its river.", "{}"), known, known.names, FilterSection())
+    assert found is not None
+    assert found.reason == "the same as 'Name the capital of France, and its river.' of the holdout"

@@ -396,8 +396,10 @@ def test_without_its_package_a_suite_says_what_to_install(monkeypatch: pytest.Mo
 
 def test_exercises_are_made_by_size_and_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     gym = ModuleType("reasoning_gym")
+    made = []
 
     def create_dataset(name: str, size: int, seed: int) -> list[dict[str, Any]]:
+        made.append((name, size, seed))
         assert name == "sums", f"no data set {name}"
         return [{"question": f"{seed} + {n}?", "answer": str(seed + n), "metadata": {"n": (n,)}} for n in range(size)]
 
@@ -408,6 +410,8 @@ def test_exercises_are_made_by_size_and_seed(monkeypatch: pytest.MonkeyPatch) ->
     entry = {"question": "5 + 0?", "answer": "5", "metadata": {"n": [0]}}
     assert problems[0].verifier == ReasoningGym(dataset="sums", entry=entry)
     assert len(read_problems("reasoning-gym:sums")) == 50
+    assert read_problems("reasoning-gym:sums[size=2,seed=5]") == problems
+    assert made == [("sums", 2, 5), ("sums", 50, 0)], "what is read again is not made again"
     with pytest.raises(ProblemError, match="reasoning-gym cannot make it: no data set other"):
         read_problems("reasoning-gym:other")
     for name in ("reasoning-gym", "reasoning-gym:sums[size]", "reasoning-gym:sums[width=3]"):
