@@ -35,7 +35,7 @@ def prove_file(path: Path, verify: VerifySection, section: FilterSection, as_jso
     refused = [(problem, each) for problem, each in found if isinstance(each, Refusal)]
     if as_json:
         for problem, each in refused:
-            print(json.dumps({"problem": _called(problem), **each.model_dump(mode="json")}))
+            print(json.dumps({"problem": problem.called, **each.model_dump(mode="json")}))
     else:
         trusted = [each for _, each in found if isinstance(each, Problem) and each.reference is None]
         _print(refused, len(problems), len(trusted))
@@ -47,14 +47,12 @@ def _print(refused: list[tuple[Problem, Refusal]], of: int, trusted: int) -> Non
     if refused:
         table = Table("problem", "rule", "value", "limit", "why")
         for problem, each in refused:
-            table.add_row(_called(problem), each.rule, _shown(each.value), _shown(each.limit), each.reason)
+            table.add_row(problem.called, each.rule, _shown(each.value), _shown(each.limit), each.reason)
         console.print(table)
     proved = of - len(refused) - trusted
-    console.print(f"{proved} of {of} problems are proved, {trusted} have nothing to prove, {len(refused)} are refused")
-
-
-def _called(problem: Problem) -> str:
-    return problem.entry_point if problem.asks_for_code else problem.prompt[:60]
+    console.print(
+        f"{proved} of {of} problems are proved, {trusted} without a reference are trusted, {len(refused)} are refused"
+    )
 
 
 def _shown(value: float | str | None) -> str:

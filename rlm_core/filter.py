@@ -130,7 +130,8 @@ def _without(bank: Sequence[Problem], taken: Iterable[Problem]) -> list[Problem]
 
 def _nothing_left(generate: GenerateSection, made: StageResult) -> StageFailed:
     """That there is nothing to train on, and where it says why."""
-    trust = "; generate.prove_bank: false takes the bank as it is" if generate.proves_bank else ""
+    unproved = made.figures["bank_refused"]
+    trust = "; generate.prove_bank: false takes the bank as it is" if unproved else ""
     return StageFailed(
         f"filter: no problem is left of the proposals and of {generate.bank}: "
         f"{made.files['rejections'].path} says why{trust}"

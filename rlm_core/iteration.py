@@ -85,11 +85,13 @@ def check(config: Config, say: Callable[[str], None] = lambda _: None) -> Policy
     """
     if config.rollout.engine == "server":
         authorization(config.rollout)
-    names = (config.generate.bank, config.evaluate.benchmark, config.evaluate.holdout)
-    problems = [problem for name in names for problem in read_problems(name)]
-    check_problems(problems, config.verify.limits, config.verify.functions)
+    bank = read_problems(config.generate.bank)
+    suites = (config.evaluate.benchmark, config.evaluate.holdout)
+    exams = [problem for name in suites for problem in read_problems(name)]
+    check_problems([*bank, *exams], config.verify.limits, config.verify.functions)
     with open_configured(config.verify) as sandbox:
-        prepare(problems, Bench(sandbox), trivial=False)
+        # The filter proves a bank's references, and refuses those problems alone whose own one fails.
+        prepare([*exams, *([] if config.generate.proves_bank else bank)], Bench(sandbox), trivial=False)
     base = base_policy(config, say)
     first = None if is_begun(Project(Path(config.project)).ledger) else first_adapter(config)
     check_trainable(config.model.base, first, config.train.adapter)

@@ -15,7 +15,7 @@ _ANSWERING = [
 
 
 @stage_task(
-    version=12,
+    version=13,
     description="Proposals are checked; the bank fills up.",
     reads=[
         "filter",

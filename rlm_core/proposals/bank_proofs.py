@@ -122,19 +122,31 @@ class BankProofs:
         return Proof(refused=self._prover.refusal(solved, self._section), solution=solved.reference)
 
     def _by_its_verifier(self, problem: Problem) -> Problem | Refusal:
-        """Where cases do not judge alone, nothing can be proved but that a reference passes; without one, nothing."""
-        if problem.reference is None:
-            return problem
-        text = in_block(problem.reference) if problem.asks_for_code else problem.reference
+        """Where cases do not judge alone: a reference passes, if there is one, and what does no work does not."""
+        rule = "reference"
         try:
             [ready] = prepare([problem], self._bench, trivial=False)
-            judgement = judge(Answer.of(text), ready, self._bench)
+            if refused := self._failed(ready):
+                return refused
+            rule = "trivial"
+            [ready] = prepare([ready], self._bench)
         except ProblemError as error:
-            return Refusal.of_error("reference", error)
+            return Refusal.of_error(rule, error)
         except InfrastructureFault as fault:
             return Refusal.of_error("infrastructure", fault)
+        if ready.trivial_share == 1.0:
+            what = "an empty answer or a function that does nothing" if ready.asks_for_code else "an empty answer"
+            return Refusal(rule="trivial", reason=f"{what} passes", value=1.0, limit="none")
+        return problem
+
+    def _failed(self, problem: Problem) -> Refusal | None:
+        """Why its reference is none, where it has one."""
+        if problem.reference is None:
+            return None
+        text = in_block(problem.reference) if problem.asks_for_code else problem.reference
+        judgement = judge(Answer.of(text), problem, self._bench)
         if judgement.status == "passed":
-            return problem
+            return None
         reason = f"its own reference fails: {judgement.reason}"
         return Refusal(rule="reference", reason=reason, value=judgement.score, limit=1.0)
 

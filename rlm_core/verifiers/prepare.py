@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rlm_core.problems import Problem, Pytest, parts
+from rlm_core.problems import Cases, Problem, Pytest, parts
 from rlm_core.verifiers import pytests
 from rlm_core.verifiers.judge import judge
 from rlm_core.verifiers.judgement import Answer, Bench
@@ -28,12 +28,14 @@ def _prepared(problem: Problem, bench: Bench, trivial: bool) -> Problem:
         assert bench.sandbox is not None
         problem = pytests.prepare(problem, bench.sandbox)
     if trivial and problem.trivial_share is None:
-        share = _best_trivial_score(problem, bench) if tested else best_trivial_share(problem)
+        by_cases = isinstance(problem.verifier, Cases)
+        share = best_trivial_share(problem) if by_cases else _best_trivial_score(problem, bench)
         problem = problem.model_copy(update={"trivial_share": share})
     return problem
 
 
 def _best_trivial_score(problem: Problem, bench: Bench) -> float:
-    if problem.reference is None:
-        return 0.0
-    return max(judge(Answer(code, code), problem, bench).score for code in trivial_code(problem.reference))
+    """Of no answer at all, and of code that does no work where code is asked for and a reference tells the names."""
+    codes = trivial_code(problem.reference) if problem.asks_for_code and problem.reference else []
+    answers = [Answer("", None), *(Answer(code, code) for code in codes)]
+    return max(judge(answer, problem, bench).score for answer in answers)

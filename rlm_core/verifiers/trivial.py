@@ -92,7 +92,11 @@ def _passed(problem: Problem, answer: Callable[[Case], Any], encoder: Encoder) -
 def trivial_code(reference: str) -> list[str]:
     """Trivial answers as code, for tests that have to be run: every name that the reference defines is such a function.
 
-    The reference is a person's, and is only parsed here.
+    The reference is a person's, and is only parsed here; one that is no code tells no names.
     """
-    names = [node.name for node in ast.parse(reference).body if isinstance(node, _DEFINITIONS)]
-    return ["".join(f"def {name}(*a, **k): {body}\n" for name in names) for body in _TRIVIAL_BODIES]
+    try:
+        tree = ast.parse(reference)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    names = [node.name for node in tree.body if isinstance(node, _DEFINITIONS)]
+    return ["".join(f"def {name}(*a, **k): {body}\n" for name in names) for body in _TRIVIAL_BODIES if names]

@@ -15,13 +15,22 @@ from tests import tiny
 from tests.command import Rlm
 
 FUNCTION = "tests.core.test_bank_proofs:says_yes"
-VERIFY = VerifySection(functions=(FUNCTION,))
+OTHERS = ("tests.core.test_bank_proofs:says_little", "tests.core.test_bank_proofs:first_line")
+VERIFY = VerifySection(functions=(FUNCTION, *OTHERS))
 WITHOUT = tiny.problem(2).model_copy(update={"reference": None})
 RIGHT, WRONG = (f"```python\n{tiny.answer(increment)}```" for increment in (2, 3))
 
 
 def says_yes(text: str) -> bool:
     return text == "yes"
+
+
+def says_little(text: str) -> bool:
+    return len(text) < 40
+
+
+def first_line(text: str) -> bool:
+    return text.splitlines()[0] == "yes"
 
 
 def judged_by(reference: str | None, **verifier: Any) -> Problem:
@@ -44,7 +53,7 @@ VERIFIERS = {
 
 
 @pytest.mark.parametrize(("verifier", "right", "wrong"), VERIFIERS.values(), ids=VERIFIERS)
-def test_where_there_are_no_cases_a_reference_has_to_pass_and_without_one_there_is_nothing_to_prove(
+def test_where_there_are_no_cases_a_reference_has_to_pass_and_without_one_a_problem_is_trusted(
     verifier: dict[str, Any], right: str, wrong: str
 ) -> None:
     for reference in (None, right):
@@ -53,6 +62,39 @@ def test_where_there_are_no_cases_a_reference_has_to_pass_and_without_one_there_
     refused = proved(judged_by(wrong, **verifier))
     assert isinstance(refused, Refusal)
     assert (refused.rule, bool(refused.reason)) == ("reference", True)
+
+
+TESTS_NOTHING = {"kind": "pytest", "tests": "from main import f\n\ndef test_f():\n    assert f(1) is None\n"}
+SHORT = {"kind": "regex", "pattern": r"(?s).{0,60}", "full": True}
+EASY = {
+    "text": (SHORT, "yes", "an empty answer passes"),
+    "function": ({"kind": "function", "function": "tests.core.test_bank_proofs:says_little"}, "yes", "an empty answer"),
+    "pytest": (TESTS_NOTHING, "def f(n):\n    return None\n", "an empty answer or a function that does nothing passes"),
+    "any": ({"kind": "any", "of": [PYTEST, SHORT]}, tiny.answer(2), "an empty answer or a function that"),
+    "all": ({"kind": "all", "of": [TESTS_NOTHING, SHORT]}, "def f(n): pass\n", "an empty answer or a function that"),
+}
+
+
+@pytest.mark.parametrize(("verifier", "right", "reason"), EASY.values(), ids=EASY)
+def test_what_an_answer_passes_that_does_no_work_is_refused(verifier: dict[str, Any], right: str, reason: str) -> None:
+    refused = proved(judged_by(right, **verifier))
+    assert isinstance(refused, Refusal)
+    assert (refused.rule, refused.value, refused.limit) == ("trivial", 1.0, "none")
+    assert refused.reason.startswith(reason)
+
+
+def test_that_an_empty_answer_fails_needs_no_reference() -> None:
+    refused = proved(judged_by(None, **SHORT))
+    assert isinstance(refused, Refusal)
+    assert refused.rule == "trivial"
+    assert isinstance(proved(judged_by(None, kind="all", of=[SHORT, {"kind": "regex", "pattern": "y"}])), Problem)
+
+
+def test_a_function_that_cannot_judge_an_empty_answer_is_named() -> None:
+    refused = proved(judged_by("yes", kind="function", function="tests.core.test_bank_proofs:first_line"))
+    assert isinstance(refused, Refusal)
+    assert (refused.rule, refused.value) == ("trivial", "ProblemError")
+    assert "first_line raised IndexError" in refused.reason
 
 
 def test_a_problem_of_cases_without_a_reference_is_refused_and_told_what_would_find_one() -> None:
@@ -113,11 +155,14 @@ def test_a_file_is_proved_by_hand(rlm: Rlm, tmp_path: Path) -> None:
     text = judged_by(None, kind="exact", expected="yes")
     tiny.write_problems(tmp_path / "fine.jsonl", [tiny.problem(2), text])
     done = rlm("prove", "fine.jsonl")
-    assert (done.code, done.out.strip()) == (0, "1 of 2 problems are proved, 1 have nothing to prove, 0 are refused")
+    assert (done.code, done.out.strip()) == (
+        0,
+        "1 of 2 problems are proved, 1 without a reference are trusted, 0 are refused",
+    )
     tiny.write_problems(tmp_path / "mine.jsonl", [tiny.problem(2), WITHOUT.model_copy(update={"entry_point": "g"})])
     done = rlm("prove", "mine.jsonl")
     assert done.code == 1
-    assert "1 of 2 problems are proved, 0 have nothing to prove, 1 are refused" in done.out
+    assert "1 of 2 problems are proved, 0 without a reference are trusted, 1 are refused" in done.out
     done = rlm("prove", "mine.jsonl", "--json")
     assert (done.code, done.out.count("\n")) == (1, 1)
     assert '"problem": "g", "rule": "reference"' in done.out

@@ -537,6 +537,8 @@ def test_where_nothing_of_a_bank_is_proved_the_stage_stops_and_says_where_the_re
     reasons = tmp_path / "run" / "problems.rejections.jsonl"
     assert str(reasons) in str(stopped.value)
     assert [each.rule for each in read_jsonl(reasons, Rejection)] == ["reference"]
+    with pytest.raises(StageFailed, match="says why$"):  # to trust it would not help: all of it is in an exam
+        run_stage(tmp_path, [], GenerateSection(problems=1, bank=path), holdout=path)
 
 
 def test_a_slow_solution_of_a_person_s_problem_is_proved_with_patience() -> None:

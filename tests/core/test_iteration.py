@@ -9,13 +9,15 @@ import pytest
 
 from rlm_core.config import AdapterSection, Config
 from rlm_core.config_file import load_config
-from rlm_core.errors import AdapterError, ConfigError, ModelError
+from rlm_core.errors import AdapterError, ConfigError, ModelError, ProblemError
 from rlm_core.files import write_json, write_text
 from rlm_core.iteration import begin, check
 from rlm_core.model.adapters import WEIGHTS, write_adapter_config
 from rlm_core.model.tensors import write_tensors
+from rlm_core.problems import Problem
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
+from tests import tiny
 from tests.command import Settings, write
 from tests.samples.ledger import adapter, decision
 
@@ -132,3 +134,20 @@ def test_servers_token_that_is_not_there_is_missed_before_the_work(
     assert not Project(Path(config.project)).root.exists()
     monkeypatch.setenv("RLM_TEST_TOKEN", "secret")
     assert begin(config).number == 1
+
+
+def test_a_wrong_reference_ends_a_run_beforehand_only_where_it_will_not_be_refused_by_itself(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """In an exam, or in a bank that is trusted. In a bank that is proved it costs that problem alone."""
+    tests = "from main import f\n\ndef test_f():\n    assert f(1) == 3\n"
+    wrong = {"prompt": "Add 2.", "verifier": {"kind": "pytest", "tests": tests}, "reference": tiny.answer(3)}
+    path = tiny.write_problems(tmp_path / "wrong.jsonl", [Problem.model_validate(wrong)])
+
+    def checked(section: str, **changed: object) -> None:
+        check(load_config(Path(write(tmp_path, {**settings, section: {**settings[section], **changed}}))))
+
+    checked("generate", bank=path)
+    for section, changed in (("generate", {"bank": path, "prove_bank": False}), ("evaluate", {"holdout": path})):
+        with pytest.raises(ProblemError, match="its reference does not pass its own tests"):
+            checked(section, **changed)

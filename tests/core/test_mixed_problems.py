@@ -22,6 +22,7 @@ from rlm_core.rounds import Shard
 from rlm_core.sandbox import Limits
 from rlm_core.sources.suite import Suite
 from rlm_core.summary import problem_metrics, problem_outcomes
+from rlm_core.verifiers import Answer, prepare
 from rlm_core.verifiers.trivial import best_trivial_share
 from tests import tiny
 
@@ -201,3 +202,35 @@ def test_a_bank_without_cases_still_makes_an_iteration(tiny_model: Path, tmp_pat
 @pytest.mark.parametrize("problem", [NUMBER, GRADED, BOTH])
 def test_nothing_trivial_is_known_where_cases_do_not_decide_alone(problem: Problem) -> None:
     assert best_trivial_share(problem) == 0.0
+
+
+POLITE = {"weight": 1, "verifier": {"kind": "regex", "pattern": r"^(?!.*\bno\b)"}}
+TO_THE_POINT = {"weight": 3, "verifier": {"kind": "regex", "pattern": ADDS_TWO}}
+
+
+@pytest.mark.parametrize(
+    ("problem", "share"),
+    [
+        (text_problem("Tell me.", kind="weighted", of=[POLITE, TO_THE_POINT]), 0.25),  # silence is polite
+        (NUMBER, 0.0),
+        (BOTH.model_copy(update={"reference": "def f(n):\n    return n + 2\n"}), 0.0),
+        (TESTED, 0.0),
+        (TESTED.model_copy(update={"reference": None}), 0.0),
+    ],
+)
+def test_partial_credit_is_for_what_is_better_than_an_empty_answer(problem: Problem, share: float) -> None:
+    with judging.open_bench(VERIFY, [problem]) as bench:
+        [ready] = prepare([problem], bench)
+        paid = [judging.judge_answer(bench, Answer.of(text), ready, "a", 1.0)[1].reward for text in ("", "no")]
+    assert ready.trivial_share == share
+    assert paid == [0.0, 0.0]
+
+
+def test_what_is_judged_by_code_and_words_is_tried_with_code_that_does_nothing() -> None:
+    either = {"kind": "any", "of": [{"kind": "cases"}, {"kind": "regex", "pattern": "return"}]}
+    content = {"verifier": either, "reference": tiny.answer(2), "prompt": "p", "entry_point": "f"}
+    problem = Problem.model_validate(content | {"cases": [{"input": [1], "expected": 3}]})
+    for reference, share in ((tiny.answer(2), 1.0), ("no code, (", 0.0), ("1 + 1", 0.0), (None, 0.0)):
+        with judging.open_bench(VERIFY, [problem]) as bench:
+            [ready] = prepare([problem.model_copy(update={"reference": reference})], bench)
+        assert ready.trivial_share == share
