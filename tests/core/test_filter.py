@@ -537,7 +537,7 @@ def test_where_nothing_of_a_bank_is_proved_the_stage_stops_and_says_where_the_re
     reasons = tmp_path / "run" / "problems.rejections.jsonl"
     assert str(reasons) in str(stopped.value)
     assert [each.rule for each in read_jsonl(reasons, Rejection)] == ["reference"]
-    with pytest.raises(StageFailed, match="says why$"):  # to trust it would not help: all of it is in an exam
+    with pytest.raises(StageFailed, match=r"says why$"):  # to trust it would not help: all of it is in an exam
         run_stage(tmp_path, [], GenerateSection(problems=1, bank=path), holdout=path)
 
 
