@@ -136,7 +136,7 @@ def _typed(path: Path, name: str, value: Any) -> Any:
             return value
         if isinstance(default, int | float):
             return type(default)(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{path}: {name} = {value!r}: must be a number") from None
     if isinstance(default, list):
         fits = isinstance(value, list) and all(isinstance(each, str) for each in value)

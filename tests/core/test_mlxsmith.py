@@ -174,6 +174,7 @@ def test_toml_is_read_too(tmp_path: Path) -> None:
     ("text", "part"),
     [
         ("train: {lr: fast}", "train.lr = 'fast': must be a number"),
+        ("lora: {num_layers: .inf}", "lora.num_layers = inf: must be a number"),
         ("lora: {target_modules: q_proj}", "lora.target_modules"),
         ("lora: {target_modules: [[]]}", "lora.target_modules"),
         ("rlm: {task_domains: null}", "rlm.task_domains"),
