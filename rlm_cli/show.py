@@ -7,6 +7,7 @@ from rlm_core.errors import UsageError
 from rlm_core.pages.html_report import iteration_texts
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.prune import size_of
 
 
 def show_iteration(project: Project, number: int, as_markdown: bool) -> None:
@@ -22,7 +23,7 @@ def show_iteration(project: Project, number: int, as_markdown: bool) -> None:
         there = f"{known[0]} to {known[-1]}" if known else "none"
         raise UsageError(f"iteration {number} has not ended in {project.root}; those that have: {there}")
     console = plain_console()
-    for text in iteration_texts(project, number):
+    for text in iteration_texts(project, number, size_of(project.root)):
         if as_markdown:
             print(text)
         else:

@@ -11,6 +11,7 @@ from rlm_core.pages.iteration_page import iteration_page, read_ended
 from rlm_core.pages.learning_page import LEGEND, learning_page
 from rlm_core.state.ledger import FinishedIteration, Ledger
 from rlm_core.state.project import Project
+from rlm_core.state.prune import size_of
 from rlm_core.state.run import Run
 
 _SHOWN = 20
@@ -35,9 +36,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 def html_report(project: Project, ledger: Ledger) -> str:
     """Curve and history, and the pages of the newest iterations."""
     name, history = project.root.absolute().name, ledger.history()
+    project_bytes = size_of(project.root)
     head = _html(learning_page(name, history, picture=False))
     figure = f"<figure>{svg(points(history))}<figcaption>{escape(LEGEND)}</figcaption></figure>"
-    iterations = "\n".join(_folded(project, entry) for entry in reversed(history[-_SHOWN:]))
+    iterations = "\n".join(_folded(project, entry, project_bytes) for entry in reversed(history[-_SHOWN:]))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -47,21 +49,24 @@ def html_report(project: Project, ledger: Ledger) -> str:
     )
 
 
-def iteration_texts(project: Project, number: int) -> Iterator[str]:
+def iteration_texts(project: Project, number: int, project_bytes: int) -> Iterator[str]:
     """The pages of a finished iteration in Markdown: how it went, and why the gate decided as it did.
+
+    Args:
+        project_bytes: as in `read_ended`.
 
     Raises:
         StageFailed: a file of the iteration is missing or damaged.
     """
-    yield iteration_page(read_ended(project, number))
+    yield iteration_page(read_ended(project, number, project_bytes))
     gate = Run(project.run(number)).gate_page
     if gate.is_file():
         yield gate.read_text()
 
 
-def _folded(project: Project, entry: FinishedIteration) -> str:
+def _folded(project: Project, entry: FinishedIteration, project_bytes: int) -> str:
     try:
-        content = "\n".join(map(_html, iteration_texts(project, entry.number)))
+        content = "\n".join(map(_html, iteration_texts(project, entry.number, project_bytes)))
     except StageFailed as error:
         content = f"<p>{escape(str(error))}</p>"
     title = f"Iteration {entry.number}: {entry.decision.outcome}"

@@ -43,8 +43,11 @@ class Ended:
     """What the iteration's directory takes on disk, and the whole project."""
 
 
-def read_ended(project: Project, number: int) -> Ended:
+def read_ended(project: Project, number: int, project_bytes: int) -> Ended:
     """Read a finished iteration's files.
+
+    Args:
+        project_bytes: what the whole project takes on disk, which is the same for each of its iterations.
 
     Raises:
         StageFailed: a file is missing or damaged; shards that are not there at all are not missed.
@@ -68,7 +71,7 @@ def read_ended(project: Project, number: int) -> Ended:
             for rejection in read_jsonl(path, Rejection)
         ],
         run_bytes=size_of(run.directory),
-        project_bytes=size_of(project.root),
+        project_bytes=project_bytes,
     )
 
 

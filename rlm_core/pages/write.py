@@ -7,6 +7,7 @@ from rlm_core.pages.iteration_page import iteration_page, read_ended
 from rlm_core.pages.learning_page import learning_page
 from rlm_core.state.ledger import open_ledger
 from rlm_core.state.project import Project
+from rlm_core.state.prune import size_of
 from rlm_core.state.run import Run
 
 
@@ -21,7 +22,7 @@ def write_pages(root: Path, number: int) -> dict[str, str]:
     with open_ledger(project.ledger, create=False) as ledger:
         history = [entry for entry in ledger.history() if entry.number <= number]
     pages = {
-        "iteration": iteration_page(read_ended(project, number)),
+        "iteration": iteration_page(read_ended(project, number, size_of(project.root))),
         "learning": learning_page(root.name, history),
     }
     for name, text in pages.items():
