@@ -13,7 +13,7 @@ from rlm_core.errors import UsageError
 from rlm_core.exams.scores import CONFIDENCE
 from rlm_core.files import first_reason, read_given_text
 from rlm_core.pages.gate_page import SHOWN_OF_ID
-from rlm_core.phrases import p_text
+from rlm_core.phrases import number_of, p_text
 from rlm_core.records import ExamReport, Record, SuiteComparison
 from rlm_core.seeds import derive_seed
 
@@ -76,7 +76,7 @@ def _flips(a: ExamReport, b: ExamReport) -> tuple[list[_Flip], list[_Flip]]:
 def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: list[_Flip], worse: list[_Flip]) -> None:
     low, high = comparison.interval
     table = Table.grid(padding=(0, 2))
-    table.add_row("suite", f"{a.suite}, {len(a.problems)} problems, {a.k} answers each")
+    table.add_row("suite", f"{a.suite}, {number_of(len(a.problems), 'problem')}, {number_of(a.k, 'answer')} each")
     for name, report in (("A", a), ("B", b)):
         table.add_row(name, policy_of(report))
     for k in sorted(a.pass_at.keys() & b.pass_at.keys()):
@@ -87,8 +87,8 @@ def _print(comparison: SuiteComparison, a: ExamReport, b: ExamReport, better: li
         f"p {p_text(comparison.p_value, '= ')} that so large a gain is chance"
         + (f", {p_text(comparison.p_worse)} that so large a loss is" if comparison.p_worse is not None else ""),
     )
-    table.add_row("better", f"on {comparison.better} problems{_listed(better)}")
-    table.add_row("worse", f"on {comparison.worse} problems{_listed(worse)}")
+    table.add_row("better", f"on {number_of(comparison.better, 'problem')}{_listed(better)}")
+    table.add_row("worse", f"on {number_of(comparison.worse, 'problem')}{_listed(worse)}")
     if a.code != b.code:
         table.add_row("mind", "the reports were made by different versions of the code")
     _console.print(table)

@@ -10,6 +10,7 @@ from rlm_core.config import Config
 from rlm_core.exams.order import Order, order_exam
 from rlm_core.exams.scores import CONFIDENCE
 from rlm_core.files import read_record, write_record
+from rlm_core.phrases import number_of
 from rlm_core.progress import listening, stopping_on_signals
 from rlm_core.records import ExamReport
 
@@ -53,9 +54,10 @@ def sit(order: Order) -> tuple[Path, bool]:
 def _print(report: ExamReport, path: Path, reused: bool) -> None:
     right = sum(problem.correct > 0 for problem in report.problems)
     rows = {
-        "suite": f"{report.suite}, {len(report.problems)} problems, {right} with a right answer",
+        "suite": f"{report.suite}, {number_of(len(report.problems), 'problem')}, {right} with a right answer",
         "policy": policy_of(report),
-        "asked": f"{report.k} answers each, temperature {report.temperature:g}, at most {report.max_tokens} tokens",
+        "asked": f"{number_of(report.k, 'answer')} each, "
+        f"temperature {report.temperature:g}, at most {report.max_tokens} tokens",
     }
     for k, share in report.pass_at.items():
         low, high = report.intervals[k]

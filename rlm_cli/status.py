@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rlm_cli.terminal import plain_console, print_rows
 from rlm_core.inventions import in_words
-from rlm_core.phrases import COLUMNS, counted, groups_in_words, megabytes, minute, p_text, scores
+from rlm_core.phrases import COLUMNS, counted, groups_in_words, megabytes, minute, number_of, p_text, scores
 from rlm_core.records import AdapterRef, GateDecision, SuiteComparison
 from rlm_core.state.ledger import Ledger
 from rlm_core.state.project import Project
@@ -19,6 +19,8 @@ from rlm_core.state.run import Run
 from rlm_core.summary import Summary
 
 _console = plain_console()
+_WITH_REASONS = 110
+"""So many columns a terminal needs for a table with a sentence in its last one."""
 
 
 def show_outcome(result: Mapping[str, Any], project: Project) -> None:
@@ -39,7 +41,7 @@ def show_outcome(result: Mapping[str, Any], project: Project) -> None:
             f"{summary.infrastructure_faults} faults"
         ),
         "trained": (
-            f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
+            f"{number_of(summary.trained_steps, 'step')} on {summary.trained_tokens} tokens "
             f"from {groups_in_words(summary)} "
             + (f"and on {summary.rehearsed} earlier answers " if summary.rehearsed else "")
             + f"in {summary.train_s:.0f} s"
@@ -101,7 +103,7 @@ def _pointers(ledger: Ledger) -> dict[str, str]:
     """What is trained and what is served, where that is not the incumbent; the last rollback."""
     rows, lineage = {}, ledger.lineage()
     if lineage.waited:
-        rows["on probation"] = f"{_adapter(lineage.learner)}, for {lineage.waited} iterations"
+        rows["on probation"] = f"{_adapter(lineage.learner)}, for {number_of(lineage.waited, 'iteration')}"
     served = ledger.pointer("inference")
     if served and served.adapter != lineage.incumbent:
         rows["served"] = _adapter(served.adapter)
@@ -117,7 +119,13 @@ def show_history(ledger: Ledger, as_json: bool) -> None:
         for iteration in ledger.history():
             print(json.dumps(iteration.model_dump(mode="json")))
         return
-    table = Table("", "ended", "passed", "benchmark", "holdout", "decision", "reason", caption=COLUMNS)
+    console = plain_console()
+    wide = console.width >= _WITH_REASONS
+    table = Table("", "ended", "passed", "benchmark", "holdout", "decision", caption=COLUMNS)
+    if wide:
+        table.add_column("reason")
+    else:
+        table.caption = f"{COLUMNS}; `rlm show N` says why"
     rollbacks = [move for move in ledger.moves() if move.name == "accepted" and move.cause == "rollback"]
     for iteration in ledger.history():
         decision = iteration.decision
@@ -128,12 +136,13 @@ def show_history(ledger: Ledger, as_json: bool) -> None:
             scores(decision.benchmark),
             scores(decision.holdout),
             decision.outcome,
-            decision.reason,
+            *([decision.reason] if wide else []),
         )
         for move in rollbacks:
             if move.iteration == iteration.number:
-                table.add_row("", minute(move.time), "", "", "", "rollback", f"to {_adapter(move.adapter)}")
-    _console.print(table)
+                to = [f"to {_adapter(move.adapter)}"] if wide else []
+                table.add_row("", minute(move.time), "", "", "", "rollback", *to)
+    console.print(table)
 
 
 def _compared(comparison: SuiteComparison) -> str:
@@ -141,7 +150,7 @@ def _compared(comparison: SuiteComparison) -> str:
     return (
         f"{comparison.incumbent:.3f} incumbent → {comparison.candidate:.3f} candidate "
         f"({comparison.difference:+.3f}, interval {low:+.3f} to {high:+.3f}, p {p_text(comparison.p_value, '= ')}; "
-        f"better on {comparison.better} problems, worse on {comparison.worse})"
+        f"better on {number_of(comparison.better, 'problem')}, worse on {comparison.worse})"
     )
 
 

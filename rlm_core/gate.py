@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rlm_core.comparison import ExamPair, compare
 from rlm_core.config import GateSection
 from rlm_core.errors import StageFailed
-from rlm_core.phrases import p_text
+from rlm_core.phrases import number_of, p_text
 from rlm_core.records import AdapterRef, GateDecision, Lineage, Outcome, PastScores, SuiteComparison
 from rlm_core.seeds import derive_seed
 
@@ -174,7 +174,9 @@ def _found(outcome: Outcome, look: Look, section: GateSection) -> str:
             f"iteration {look.waited + 1} of {section.patience} on probation"
         )
     found = f"{gain} is not a gain with {asked}"
-    patience = f"after {look.waited} iterations on probation" if section.patience else "and there is no probation"
+    patience = (
+        f"after {number_of(look.waited, 'iteration')} on probation" if section.patience else "and there is no probation"
+    )
     return f"{found}, {patience}"
 
 

@@ -22,11 +22,16 @@ def counted(counts: Mapping[str, int]) -> str:
     return f"{sum(counts.values())} ({parts})" if counts else "0"
 
 
+def number_of(count: int, thing: str) -> str:
+    """`1 step`, `2 steps`"""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def groups_in_words(summary: Summary) -> str:
     """`26 useful groups of 48 (3 of these in the place of others)`"""
     instead = f" ({summary.replacements} of these in the place of others)" if summary.replacements else ""
     of = f" of {summary.groups}" if summary.groups else ""  # older summaries do not know
-    return f"{summary.useful_groups} useful groups{of}{instead}"
+    return f"{number_of(summary.useful_groups, 'useful group')}{of}{instead}"
 
 
 def scores(comparison: SuiteComparison | None) -> str:

@@ -153,7 +153,7 @@ MLX_LM = [
         *("serving/generator", "serving/handler"),
     )
 ]
-SQLITE = [f"rlm_core/state/{name}.py" for name in ("ledger", "ledger_backup", "migrations", "moved")]
+SQLITE = [f"rlm_core/state/{name}.py" for name in ("ledger", "ledger_backup", "ledger_file", "migrations", "moved")]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rlm_core.comparison import ExamPair
 from rlm_core.config import GateSection, TrainSection
 from rlm_core.pages.exam_answers import Answers
 from rlm_core.pages.markdown import columns, fenced, side_by_side, wrapped
-from rlm_core.phrases import p_text
+from rlm_core.phrases import number_of, p_text
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, ProblemScore, SuiteComparison, TrainReport
 
 SHOWN_OF_ID = 8
@@ -96,9 +96,11 @@ def _origin(decision: GateDecision, gate: GateSection, trained: TrainReport, tra
         "incumbent": _adapter(decision.incumbent, "the base model"),
         "trained from": "the incumbent"
         if decision.learner == decision.incumbent
-        else f"{_adapter(decision.learner, 'the base model')}, on probation for {decision.waited} iterations",
-        "training": f"{train.method}, learning rate {train.learning_rate:g}, {trained.steps} steps on {trained.tokens} "
-        f"tokens from {trained.useful_groups} useful groups of {trained.groups}, mean reward {trained.reward_mean:.3f}",
+        else f"{_adapter(decision.learner, 'the base model')}, "
+        f"on probation for {number_of(decision.waited, 'iteration')}",
+        "training": f"{train.method}, learning rate {train.learning_rate:g}, {number_of(trained.steps, 'step')} on "
+        f"{trained.tokens} tokens from {number_of(trained.useful_groups, 'useful group')} of {trained.groups}, "
+        f"mean reward {trained.reward_mean:.3f}",
         "rule": gate.rule if gate.rule != "paired" else _paired(gate, decision.tries),
         "holdout's margin": f"{gate.holdout_margin:g}",
     }

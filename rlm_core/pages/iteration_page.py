@@ -10,7 +10,7 @@ from rlm_core.inventions import in_words
 from rlm_core.pages.gate_page import heading
 from rlm_core.pages.markdown import code, fenced, side_by_side, table, wrapped
 from rlm_core.pages.suspects import suspects, why
-from rlm_core.phrases import counted, groups_in_words, megabytes
+from rlm_core.phrases import counted, groups_in_words, megabytes, number_of
 from rlm_core.problems import Problem
 from rlm_core.records import GateDecision, Rejection, Rollout, Verdict
 from rlm_core.rounds import asked_problems
@@ -110,7 +110,7 @@ def _stages(ended: Ended) -> str:
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
         f"{summary.verify_latency.p50 * 1e3:.0f} ms each in {summary.sandbox}, {summary.infrastructure_faults} faults",
-        "train": f"{summary.trained_steps} steps on {summary.trained_tokens} tokens "
+        "train": f"{number_of(summary.trained_steps, 'step')} on {summary.trained_tokens} tokens "
         f"from {groups_in_words(summary)}, {summary.rehearsed} rehearsed",
         "evaluate": ", ".join(exams) or "no candidate to examine",
     }

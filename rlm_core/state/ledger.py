@@ -1,4 +1,4 @@
-"""The project's state: one SQLite file, changed by one transaction per gate. The only module that touches it."""
+"""The project's state: one SQLite file, changed by one transaction per gate. The only module that asks its tables."""
 
 import json
 import sqlite3
@@ -16,31 +16,12 @@ from rlm_core.files import first_reason
 from rlm_core.problems import Problem
 from rlm_core.records import AdapterRef, ExamReport, GateDecision, Lineage, PastScores, PolicyRef, Record
 from rlm_core.state.corpus import CorpusAnswer, most_useful
-from rlm_core.state.migrations import SCHEMA_VERSION, migrate
-from rlm_core.state.moved import follow
-from rlm_core.state.project import Project
+from rlm_core.state.ledger_file import WAY_OUT, check_not_lost, connect, ledger_error
 from rlm_core.usefulness import TriedProblem, Try, usefulness
 
 RecordT = TypeVar("RecordT", bound=Record)
 P = ParamSpec("P")
 T = TypeVar("T")
-
-WAY_OUT = "`rlm doctor --rebuild-ledger` makes it anew from its backup and the run directories"
-"""What a person can do about a damaged ledger."""
-
-
-_OF_THE_MOMENT = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_INTERRUPT,
-}
-"""Errors that say nothing about what is in the ledger."""
 
 
 class _Unreadable(Exception):
@@ -434,15 +415,15 @@ def open_ledger(path: Path, create: bool = True, anew: bool = False) -> Iterator
     Raises:
         LedgerError: it is not there (and not to be created), lost, locked, damaged, or from a newer version.
     """
-    if not anew and _is_nothing(path) and (trace := _trace_of_a_ledger(path.parent)):
-        raise LedgerError(f"{path} is missing or empty, but {trace} shows that iterations have ended; {WAY_OUT}")
+    if not anew:
+        check_not_lost(path)
     if not create and not path.is_file():
         raise LedgerError(f"{path} does not exist: no iteration was run in this project yet")
-    connection = _connect(path)
+    connection = connect(path)
     try:
         yield Ledger(connection)
     except sqlite3.Error as error:
-        raise _ledger_error(path, error) from error
+        raise ledger_error(path, error) from error
     except _Unreadable as error:
         raise LedgerError(f"{path} is damaged: {error}; {WAY_OUT}") from error
     finally:
@@ -461,49 +442,6 @@ def is_begun(path: Path) -> bool:
         return ledger.base() is not None
 
 
-def _is_nothing(path: Path) -> bool:
-    """Whether there is no ledger, or an empty file, which SQLite takes for a new one."""
-    try:
-        return not path.exists() or (path.is_file() and path.stat().st_size == 0)
-    except OSError:  # SQLite says what is the matter
-        return False
-
-
-def _trace_of_a_ledger(root: Path) -> Path | None:
-    """A file of the project that is there only when its ledger was."""
-    project = Project(root)
-    traces = (project.ledger_backup, *(run.decision for run in project.all_runs()))
-    return next((path for path in traces if path.exists()), None)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=30)
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        _migrate(connection, path)
-        follow(connection, path.parent)
-    except sqlite3.Error as error:
-        connection.close()
-        raise _ledger_error(path, error) from error
-    except TypeError as error:
-        connection.close()
-        raise LedgerError(f"{path} is damaged: an entry is not a text: {error}; {WAY_OUT}") from error
-    except LedgerError:
-        connection.close()
-        raise
-    return connection
-
-
-def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
-    # The low byte is the kind of error. An error of the module itself has no code.
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_MOMENT:
-        return LedgerError(f"{path}: {error}; is the disk full or another process writing?")
-    return LedgerError(f"{path} is damaged: {error}; {WAY_OUT}")
-
-
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -517,20 +455,6 @@ def _stored(kind: type[RecordT], content: Any) -> RecordT:
         return kind.model_validate_json(json.dumps(content))
     except (TypeError, ValidationError) as error:
         raise _Unreadable(f"a {kind.__name__} is not readable: {first_reason(error)}") from error
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    [version] = connection.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise LedgerError(
-            f"{path} is from a newer version of rlm-flows (schema {version}, this one knows {SCHEMA_VERSION})"
-        )
-    try:
-        migrate(connection, version)
-    except (LookupError, TypeError, ValueError) as error:
-        raise LedgerError(
-            f"{path} is damaged: an entry of schema {version} is not readable: {error!r}; {WAY_OUT}"
-        ) from error
 
 
 def _now() -> str:

@@ -12,7 +12,8 @@ from rlm_core.files import move_into_place, read_record, write_atomic
 from rlm_core.model.adapters import base_policy, first_adapter
 from rlm_core.records import AdapterRef, GateDecision
 from rlm_core.rounds import asked_problems
-from rlm_core.state.ledger import WAY_OUT, Base, Ledger, Move, open_ledger
+from rlm_core.state.ledger import Base, Ledger, Move, open_ledger
+from rlm_core.state.ledger_file import WAY_OUT
 from rlm_core.state.project import Project
 from rlm_core.state.run import Run
 from rlm_core.summary import Summary, problem_outcomes

@@ -85,6 +85,17 @@ def test_status_and_history_say_why_the_gate_decided_so(rlm: Rlm) -> None:
     assert re.search(r"│ 2 +│ \d\d-\d\d \d\d:\d\d +│", table)
 
 
+@pytest.mark.usefixtures("project")
+def test_a_narrow_terminal_has_an_iteration_a_line(rlm: Rlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width, reasons in ((80, False), (140, True)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = rlm("history", *CONFIG).out.splitlines()
+        rows = [line for line in lines if line.startswith("│ ")]
+        assert [row.split("│")[1].strip() for row in rows if row.split("│")[1].strip()] == ["1", "2"]
+        assert (decision(2, "rejected", 0.2, 0.21).reason in "".join(rows)) == reasons
+        assert len(rows) == 2 or reasons, "a reason may take two lines, where it has a column"
+
+
 def test_status_knows_of_an_iteration_that_is_at_work_and_of_one_that_was_stopped(rlm: Rlm, project: Project) -> None:
     with holder(project) as process:
         said = " ".join(rlm("status", *CONFIG).out.split())
