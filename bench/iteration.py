@@ -53,8 +53,8 @@ def problems() -> list[Problem]:
     return read_problems("bank:train[starter]")[:PROBLEMS]
 
 
-def ours(directory: Path) -> Came:
-    """One iteration by the command line, in a new project."""
+def write_config(directory: Path) -> Path:
+    """This side's config, in a new project."""
     asked = problems()
     suites = {}
     for kind in ("benchmark", "holdout"):
@@ -63,20 +63,26 @@ def ours(directory: Path) -> Came:
     bank = write_jsonl(directory / "bank.jsonl", asked)
     settings = {
         "project": str(directory / "project"),
-        "generate": {"problems": len(asked), "from_model": 0, "from_procedural": 0, "bank": str(bank)},
+        "generate": {"problems": len(asked), "sources": {"bank": 1}, "bank": str(bank)},
         "mutate": {"parents": 0, "per_problem": 0, "of_solutions": 0},
         "rollout": {"group_size": GROUP, "max_tokens": TOKENS, "temperature": TEMPERATURE},
         "evaluate": suites,
     }
     config = directory / "config.yaml"
     config.write_text(yaml.safe_dump(settings))
+    return config
+
+
+def ours(directory: Path) -> Came:
+    """One iteration by the command line, in a new project."""
+    config = write_config(directory)
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "rlm_cli.main", "run", "-c", str(config)], check=True, capture_output=True)
+    _run([sys.executable, "-m", "rlm_cli.main", "run", "-c", str(config)])
     seconds = time.perf_counter() - started
     run = Project(directory / "project").run(1)
     decision = json.loads((run / "decision.json").read_text())
     summary = read_record(run / "summary.json", Summary)
-    assert summary.rollouts == GROUP * len(asked), summary
+    assert summary.rollouts == GROUP * PROBLEMS, summary
     return Came("this project", seconds, [summary.reward_mean], f"{decision['outcome']}: {decision['reason']}")
 
 
@@ -84,18 +90,19 @@ def theirs(directory: Path) -> Came:
     """The other loop's iteration, in a process of its own."""
     binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it runs `pytest` by name
     started = time.perf_counter()
-    subprocess.run(
-        [sys.executable, __file__, "--theirs", str(directory)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "PATH": binaries},
-    )
+    _run([sys.executable, __file__, "--theirs", str(directory)], env={**os.environ, "PATH": binaries})
     seconds = time.perf_counter() - started
     [run] = [decided.parent for decided in directory.glob("runs/*/gating.json")]
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     gating = json.loads((run / "gating.json").read_text())
     decision = f"{'accepted' if gating['accepted'] else 'rejected'} with a score of {gating['adapter_score']}"
     return Came("mlxsmith 0.1.0", seconds, [row["mean_reward"] for row in rows], decision)
+
+
+def _run(command: list[str], env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, check=False)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\n{' '.join(command)} ended with {done.returncode}")
 
 
 def run_theirs(directory: Path) -> None:

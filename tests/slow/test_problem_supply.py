@@ -1,4 +1,4 @@
-"""How long problems take from nothing to what an iteration trains on, without the model; `make bench-problems` has 500."""
+"""How long problems take until they can be trained on, without the model; `make bench-problems` has 500."""
 
 import time
 from pathlib import Path
