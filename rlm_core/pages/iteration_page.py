@@ -105,7 +105,7 @@ def _stages(ended: Ended) -> str:
     ]
     counts = {
         **{stage: f"{made} proposals, {broken} unusable" for stage, (made, broken) in ended.proposed.items()},
-        "filter": f"{counted(summary.problems_by_source)} kept, {counted(summary.rejections_by_rule)} rejected",
+        "filter": f"{counted(summary.problems_by_source)} kept, {sum(summary.rejections_by_rule.values())} rejected",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
@@ -115,10 +115,11 @@ def _stages(ended: Ended) -> str:
         "evaluate": ", ".join(exams) or "no candidate to examine",
     }
     rows = [
-        [stage, counts.get(stage, ""), f"{seconds:.1f}", f"{seconds / whole:.0%}"]
+        [stage, f"{seconds:.1f}", f"{seconds / whole:.0%}", counts.get(stage, "")]
         for stage, seconds in summary.stage_seconds.items()
     ]
-    return table(["stage", "what came of it", "seconds", "share"], rows)
+    # The longest column is the last: the UI cuts off what is wider than its page.
+    return table(["stage", "seconds", "share", "what came of it"], rows)
 
 
 def _invented(ended: Ended) -> list[str]:
