@@ -1,6 +1,5 @@
 """Iterations of self-play one after another: the nightly job."""
 
-import time
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -31,8 +30,9 @@ def improve(
 ) -> dict[str, Any]:
     """Run iterations of a project one after another, each a run of `iterate`, until a limit is reached.
 
-    One iteration of a project is at work at a time. When another run has the project, an iteration waits for it as
-    long as `prefect.wait_for_project_s` in the config says (0 by default: it fails at once and says who has it).
+    One iteration of a project is at work at a time. When another run has the project, the next iteration waits for it
+    as long as `hours` allows; without `hours`, as `prefect.wait_for_project_s` in the config says (0 by default: it
+    fails at once and says who has it).
 
     An iteration that was stopped before is continued first.
 
@@ -73,9 +73,9 @@ def _run(config: str, series: Series, pause_s: float) -> str:
             return reason
         if series.outcomes:
             pause(pause_s)
-        started = time.monotonic()
-        decision = iterate(config)["decision"]
-        series.add(decision["outcome"], time.monotonic() - started)
+        done = iterate(config, wait_for_project_s=series.left_s)
+        decision = done["decision"]
+        series.add(decision["outcome"], done["seconds"])
         log.info("iteration %s: %s: %s", decision["iteration"], decision["outcome"], decision["reason"])
 
 

@@ -1,9 +1,11 @@
 """One iteration of self-play: eight stages, one flow."""
 
-from typing import Any
+import time
+from typing import Annotated, Any
 
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
 
 from flows.console import outlive_the_reader
 from flows.endings import MISTAKES, completed, mistaken, when_crashed, when_failed
@@ -27,21 +29,30 @@ from tasks.gate import catch_up
     on_failure=[when_failed],
     on_crashed=[when_crashed],
 )
-def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
+def iterate(
+    config: str = "configs/quick.yaml", wait_for_project_s: Annotated[float, Field(ge=0)] | None = None
+) -> dict[str, Any]:
     """Generate, mutate, filter, roll out, verify, train, evaluate, and let the gate decide.
 
     Args:
         config: path of the config file, relative to the working directory.
+        wait_for_project_s: seconds to wait when another run has the project. Empty: what the config says.
 
     Returns:
-        The gate's decision and the iteration's summary, as JSON data.
+        The gate's decision, the iteration's summary, and the seconds that it took, as JSON data.
     """
     outlive_the_reader()
     try:
         settings = load_config(config)
         require_runner(settings.prefect)
         require_trackers(settings.trackers)
-        with stopping_on_signals(), the_project_of(settings), progress_in_log(), progress_in_ui(settings.project):
+        with (
+            stopping_on_signals(),
+            the_project_of(settings, wait_for_project_s),
+            progress_in_log(),
+            progress_in_ui(settings.project),
+        ):
+            started = time.monotonic()
             iteration = begin(settings)
             name = f"{iteration.project_name} · iteration {iteration.number}"
             name_this_run(name)
@@ -64,6 +75,7 @@ def iterate(config: str = "configs/quick.yaml") -> dict[str, Any]:
             )
             decision = concluded["decision"]
             name_this_run(f"{name} · {decision['outcome']}")
-            return completed(f"{decision['outcome']}: {decision['reason']}", concluded)
+            result = {**concluded, "seconds": time.monotonic() - started}
+            return completed(f"{decision['outcome']}: {decision['reason']}", result)
     except MISTAKES as error:
         return mistaken(error)

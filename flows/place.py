@@ -20,8 +20,11 @@ from rlm_core.state.project import Project
 
 
 @contextmanager
-def the_project_of(config: Config) -> Iterator[None]:
-    """Hold the project for the time of the block, after waiting for another holder as long as the config says.
+def the_project_of(config: Config, wait_s: float | None) -> Iterator[None]:
+    """Hold the project for the time of the block.
+
+    Args:
+        wait_s: seconds to wait at most for another holder. None: as many as the config says.
 
     Raises:
         Busy: another process holds it still.
@@ -36,7 +39,8 @@ def the_project_of(config: Config) -> Iterator[None]:
         check("waiting")
 
     project = Project(Path(config.project).absolute())
-    with project.held(config.prefect.wait_for_project_s, flow_run.id, on_wait) as killed:
+    patience_s = config.prefect.wait_for_project_s if wait_s is None else wait_s
+    with project.held(patience_s, flow_run.id, on_wait) as killed:
         if killed is not None and killed.flow_run not in (None, flow_run.id):
             _close_run_of(killed)
         yield

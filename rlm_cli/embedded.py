@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -65,7 +64,7 @@ def showing_warnings(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
-    """Run iterations one after another with live progress; for each, what the flow `iterate` returns and its seconds.
+    """Run iterations one after another with live progress; for each, what the flow `iterate` returns.
 
     Raises:
         RlmError: as the flow does.
@@ -80,7 +79,6 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
     from flows.iterate import iterate
 
     for _ in range(count):
-        started = time.monotonic()
         with (
             Watcher() as watcher,
             listening(watcher),
@@ -88,4 +86,4 @@ def run_iterations(config: Path, count: int) -> Iterator[dict[str, Any]]:
             asking(TerminalQuestion(watcher)) if here else nullcontext(),
         ):
             result = iterate(str(config))
-        yield {**result, "seconds": time.monotonic() - started}
+        yield result

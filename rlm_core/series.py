@@ -34,6 +34,13 @@ class Series:
         self._longest_s = max(self._longest_s, seconds)
 
     @property
+    def left_s(self) -> float | None:
+        """Seconds until the hours are over; None without such a limit."""
+        if self.limits.hours is None:
+            return None
+        return max(0.0, self.limits.hours * 3_600 - (time.monotonic() - self._started))
+
+    @property
     def rejected_in_a_row(self) -> int:
         """At the end."""
         return next(
@@ -51,13 +58,11 @@ class Series:
     def _reasons(self, pause_s: float) -> Iterator[str]:
         limits, count = self.limits, len(self.outcomes)
         if limits.iterations and count >= limits.iterations:
-            yield f"all {count} iterations are done"
+            yield f"all {count} iterations are done" if count > 1 else "its one iteration is done"
         if self.stalled:
             yield f"stalled: {self.rejected_in_a_row} candidates in a row were rejected"
-        if limits.hours is not None and count:
-            left_s = limits.hours * 3_600 - (time.monotonic() - self._started) - pause_s
-            if left_s < self._longest_s:
-                yield (
-                    f"{max(0.0, left_s) / 60:.0f} minutes are left of {limits.hours:g} hours, "
-                    f"and an iteration takes {self._longest_s / 60:.0f}"
-                )
+        if (left_s := self.left_s) is not None and count and left_s - pause_s < self._longest_s:
+            yield (
+                f"{max(0.0, left_s - pause_s) / 60:.0f} minutes are left of {limits.hours:g} hours, "
+                f"and an iteration takes {self._longest_s / 60:.0f}"
+            )

@@ -38,8 +38,8 @@ def says(run: FlowRun) -> tuple[str | None, str | None]:
 
 def test_a_series_and_its_iterations_say_what_came_of_them(make_config: MakeConfig) -> None:
     run, result = ended(improve, str(make_config()), iterations=1)
-    assert result() == {"ended": "all 1 iterations are done", "outcomes": ["accepted"]}
-    assert says(run) == ("Completed", "all 1 iterations are done; iterations: 1 (1 accepted)")
+    assert result() == {"ended": "its one iteration is done", "outcomes": ["accepted"]}
+    assert says(run) == ("Completed", "its one iteration is done; iterations: 1 (1 accepted)")
     [child] = children(run)
     name, message = says(child)
     assert name == "Completed"

@@ -1,5 +1,6 @@
 """Iterations one after another."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -10,8 +11,11 @@ from prefect.client.schemas.objects import FlowRun
 import flows.improve
 from flows.improve import hours_late, improve
 from rlm_core import progress
+from rlm_core.config_file import load_config
+from rlm_core.errors import Busy
 from tests.conftest import MakeConfig
 from tests.flow.test_iterate import project_of
+from tests.samples.holder import holder
 
 
 def test_a_stop_in_a_pause_ends_the_series_as_cancelled(
@@ -56,3 +60,24 @@ def test_a_late_run_does_nothing(make_config: MakeConfig, monkeypatch: pytest.Mo
         "outcomes": [],
     }
     assert not project_of(config).root.exists()
+
+
+def test_a_series_waits_for_an_iteration_that_was_begun_by_hand_as_long_as_its_hours_allow(
+    make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config()
+    assert load_config(config).prefect.wait_for_project_s == 0, "not because the config says so"
+    with holder(project_of(config)) as process:
+        killer = threading.Timer(1, process.kill)
+        killer.start()
+        done = improve(str(config), iterations=1, hours=1)
+        killer.join()
+    assert done["ended"] == "its one iteration is done"
+    assert f"is in use by process {process.pid} since " in caplog.text
+
+
+@pytest.mark.parametrize("hours", [None, 1e-6])
+def test_a_series_without_hours_left_does_not_wait(make_config: MakeConfig, hours: float | None) -> None:
+    config = make_config()
+    with holder(project_of(config)), pytest.raises(Busy, match="is in use by process"):
+        improve(str(config), iterations=1, hours=hours)
