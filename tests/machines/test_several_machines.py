@@ -79,7 +79,7 @@ def test_the_page_does_what_it_says_also_when_a_host_is_cut_off(shared: Path, tm
             else:
                 printed = follow(by_name[name], command)
         said = {name: host.log.read_text() for name, host in by_name.items()}
-    assert re.search(r"^ *1 .*(accepted|rejected|probation)", printed, re.MULTILINE), printed
+    assert re.search(r"^│ 1 +│ .*│ (accepted|rejected|probation) ", printed, re.MULTILINE), printed
     assert GONE in said["b"], "the cut was noticed"
     shards = [f"{number:03}" for number in range(6)]
     assert sorted(path.stem for path in (iteration / "verdicts").glob("*.jsonl")) == shards
