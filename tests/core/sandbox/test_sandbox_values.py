@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlm_core.sandbox.inside.wire import Encoder, NotPlain, decode
+from rlm_core.sandbox.inside.wire import EXACT_INT, Encoder, NotPlain, decode
 from rlm_core.sandbox.text import readable
 from rlm_core.verifiers.values import NotJson, is_valid, same, show, to_json
 
@@ -258,7 +258,106 @@ def test_json_values_survive_conversion(value: Any) -> None:
     assert strictly_equal(converted, value)
 
 
-@pytest.mark.parametrize("value", [{1}, b"a", 1j, math.nan, math.inf, {1: 2}, [{(1,): 2}], "\ud800", [1 << 5000]])
-def test_what_json_cannot_hold_is_not_converted(value: Any) -> None:
-    with pytest.raises(NotJson):
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({1}, "a set"),
+        (frozenset({1}), "a frozenset"),
+        (b"a", "bytes"),
+        (1j, "a complex number"),
+        (math.nan, "a float that is not finite"),
+        (math.inf, "a float that is not finite"),
+        ({1: 2}, "a dict with keys other than strings"),
+        ([{(1,): 2}], "a dict with keys other than strings"),
+        ("\ud800", "text that is not Unicode"),
+        ("ä\udfff", "text that is not Unicode"),
+        ([1 << 5000], "an integer of more than 300 digits"),
+        (16**256, "an integer of more than 300 digits"),
+    ],
+)
+def test_what_json_cannot_hold_is_not_converted(value: Any, why: str) -> None:
+    with pytest.raises(NotJson) as refused:
         to_json(encode(value))
+    assert str(refused.value) == f"is or holds {why}"
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": 1, "b": [2.5, None], "": {"c": True}}, {"ä": "\uffff"}, -0.25, 1 << 100, 16**256 - 1, -(16**254)]
+)
+def test_what_json_can_hold_is_converted(value: Any) -> None:
+    assert strictly_equal(to_json(encode(value)), value)
+
+
+@pytest.mark.parametrize(
+    ("tree", "nodes", "depth", "valid"),
+    [
+        (1, 1, 0, True),
+        (1, 0, 0, False),
+        (["l", 1, 2], 3, 1, True),
+        (["l", 1, 2], 2, 1, False),
+        (["l", 1, 2], 3, 0, False),
+        (["l", ["l", ["l"]]], 9, 2, True),
+        (["l", ["l", ["l"]]], 9, 1, False),
+        (["l", ["l"], ["f", "what?"]], 9, 9, False),
+        (["l", ["f", "what?"], ["l"]], 9, 9, False),
+        (["d", "a", 1], 9, 9, True),
+        (["d", "a"], 9, 9, False),
+        (EXACT_INT - 1, 1, 0, True),
+        (1 - EXACT_INT, 1, 0, True),
+        (EXACT_INT, 1, 0, False),
+        (-EXACT_INT, 1, 0, False),
+        (["c", "0x1p0", "0x1p0"], 1, 0, True),
+        (["c", "0x1p0"], 1, 0, False),
+        (["c", "0x1p0", "what?"], 1, 0, False),
+        (["f", "0x1." + "0" * 34 + "p0"], 1, 0, True),
+        (["f", "0x1." + "0" * 35 + "p0"], 1, 0, False),
+        (["f", "0x1p99999"], 1, 0, False),
+    ],
+)
+def test_an_encoding_is_known_from_what_is_none_or_too_large(tree: Any, nodes: int, depth: int, valid: bool) -> None:
+    assert is_valid(tree, nodes, depth) == valid
+
+
+def test_without_a_tolerance_floats_are_compared_exactly() -> None:
+    assert not same(encode(1.0), encode(1.5))
+    assert same(encode(1.0), encode(1.5), tolerance=1.0)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1e-9])
+@pytest.mark.parametrize(
+    ("got", "expected", "equal"),
+    [
+        ([(1, 2), 3], [3, [1, 2]], True),
+        ([{"a": (1,)}, {}], [{}, {"a": [1]}], True),
+        ([{"a": 1, "b": 2}, 0], [0, {"b": 2, "a": 1}], True),
+        ([["b", "a"], 0], [0, ["a", "b"]], False),
+        ([["l", 1], 0], [0, ["l", 1]], True),
+        ([0.0, 1], [1, -0.0], True),
+        ([1.0, 2.0], [0.0, 1.0], False),
+        ([math.nan, 1.0], [1.0, math.nan], True),
+        ([math.nan, 1.0], [1.0, 2.0], False),
+        ([1, 2], [1, 2, 3], False),
+        ([1, 2, 3], [1, 2], False),
+    ],
+)
+def test_multisets_are_equal_item_by_item(got: Any, expected: Any, equal: bool, tolerance: float) -> None:
+    assert same(encode(got), encode(expected), tolerance, unordered=True) == equal
+
+
+def test_large_multisets_are_compared_exactly_whatever_the_tolerance() -> None:
+    off = [float(number) + 1e-12 for number in range(1, 1001)]
+    exact = [float(number) for number in range(1000, 0, -1)]
+    assert same(encode(off), encode(exact), 1e-6, unordered=True)
+    assert not same(encode([*off, 0.0]), encode([*exact, 0.0]), 1e-6, unordered=True)
+    assert not same(encode(off), encode(exact), unordered=True)
+
+
+def test_what_is_shown_ends_at_the_limit() -> None:
+    tree = ["l", *["abc"] * 50]
+    whole = repr(["abc"] * 50)
+    assert len(whole) > 200
+    assert show(tree, 1_000) == whole
+    assert show(["l", 1, 2], len("[1, 2]")) == "[1, 2]"
+    assert len(show(tree, 30)) == 30
+    assert show(["i", "0x" + "f" * 97]) == str(16**97 - 1)
+    assert show(["i", "0x" + "f" * 98]) == "an integer of some 400 bits"
