@@ -3,7 +3,8 @@
     make bench-serve
 
 The server is a process of its own, started as a person starts it; so is what trains: forward and backward passes of
-the same base model without an end. Each client sends its next request when it has its answer.
+the same base model without an end. Each client sends its next request when it has its answer. Exits 1 when clients wait
+more than SLOWER times as long beside training.
 """
 
 import argparse
@@ -19,9 +20,12 @@ from tempfile import TemporaryDirectory
 
 import httpx
 import yaml
-from figures import print_machine
+from figures import Figure, finish, print_machine
 
 from rlm_core.config import DEFAULT_MODEL
+
+SLOWER = 4.0
+"""Training takes all cores that it can get, so half of them are left: twice as long at best."""
 
 _TRAINING = """
 import sys
@@ -65,10 +69,11 @@ def seconds_per_answer(url: str, clients: int, answers: int, tokens: int) -> lis
         return list(pool.map(ask, range(answers)))
 
 
-def report(name: str, seconds: list[float]) -> None:
-    """Print median and tail."""
+def waits(name: str, seconds: list[float]) -> tuple[float, float]:
+    """Median and 99th percentile, which are printed, too."""
     cuts = quantiles(seconds, n=100)
     print(f"{name}: median {cuts[49]:.2f} s, 99 % within {cuts[98]:.2f} s, {len(seconds)} answers")
+    return cuts[49], cuts[98]
 
 
 def main() -> None:
@@ -88,9 +93,15 @@ def main() -> None:
             url = line.partition(" at ")[2].partition(";")[0]
             print_machine()
             seconds_per_answer(url, given.clients, given.clients, given.tokens)
-            report("idle", seconds_per_answer(url, *load))
+            idle = waits("idle", seconds_per_answer(url, *load))
             with process("-c", _TRAINING, given.base, until="training"):
-                report("beside training", seconds_per_answer(url, *load))
+                beside = waits("beside training", seconds_per_answer(url, *load))
+    finish(
+        [
+            Figure(f"beside training, times the idle {what}", busy / quiet, SLOWER, "at most")
+            for what, quiet, busy in zip(("median", "99th percentile"), idle, beside, strict=True)
+        ]
+    )
 
 
 if __name__ == "__main__":
