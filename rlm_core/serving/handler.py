@@ -5,6 +5,8 @@ import io
 import ipaddress
 import json
 import logging
+import select
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, get_args
@@ -42,8 +44,9 @@ class _Aborted(BaseException):
 class _Session:
     """What the handler of one request sees of the generator; it keeps the tokens that were not told yet."""
 
-    def __init__(self, server: "InferenceServer"):
+    def __init__(self, server: "InferenceServer", client: socket.socket):
         self._generator = server.generator
+        self._client = client
         self.cli_args = server.generator.cli_args
         self.request: ServedRequest | None = None
         self.prompt: list[int] = []
@@ -62,8 +65,12 @@ class _Session:
     def _noted(self, answer: Iterator[Response]) -> Iterator[Response]:
         try:
             for token in answer:
+                if _has_gone(self._client):
+                    raise ConnectionAbortedError("nobody waits for the rest of this answer")
                 self._untold.append(token)
                 yield token
+        except ConnectionAbortedError:
+            raise
         except Exception as error:
             raise _Aborted(_refusal(error)) from error
 
@@ -71,6 +78,16 @@ class _Session:
         """The tokens since it was asked last."""
         told, self._untold = self._untold, []
         return told
+
+
+def _has_gone(client: socket.socket) -> bool:
+    """Whether a client has closed its connection: a whole answer would be written to its end before that is noticed."""
+    ready = select.poll()
+    ready.register(client, select.POLLIN)
+    try:
+        return bool(ready.poll(0)) and not client.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
 
 
 def _refusal(error: Exception) -> Refused:
@@ -186,7 +203,7 @@ class Handler(APIHandler):
             self.server.pointers.look()
             body = read_request(self.path, raw, self.server.section)
             self._asked = self._named(body.get("model"))
-            self.response_generator = _Session(self.server)
+            self.response_generator = _Session(self.server, self.connection)
             self._pass_on(json.dumps(body).encode())
 
     def _pass_on(self, body: bytes) -> None:
@@ -211,19 +228,23 @@ class Handler(APIHandler):
     def _body(self) -> bytes:
         """Raises Refused when it is too large, or its size is not given."""
         length = self.headers.get("Content-Length")
-        if length is None or not length.isdecimal():
+        if length is None or not (length.isascii() and length.isdecimal()):
             raise Refused(411, "Content-Length must be given", "length_required")
         limit = self.server.section.max_body_kb * 1024
-        if int(length) > limit:
-            self._take_in(int(length))
-            raise Refused(413, f"the body has {length} bytes; this server takes at most {limit}", "body_too_large")
-        return self.rfile.read(int(length))
+        size = int(length[:18])  # which is too large already, and Python reads no number of thousands of digits
+        if size > limit:
+            self._take_in(size)
+            raise Refused(413, f"the body has {size} bytes; this server takes at most {limit}", "body_too_large")
+        return self.rfile.read(size)
 
     def _take_in(self, length: int) -> None:
         """A client that is still sending when the connection is closed never sees why."""
         deadline = time.monotonic() + _PATIENCE_S
         while length > 0 and time.monotonic() < deadline:
-            length -= len(self.rfile.read1(min(length, 1 << 16)) or b" " * length)
+            taken = self.rfile.read1(min(length, 1 << 16))
+            if not taken:
+                return
+            length -= len(taken)
 
     # -------------------------------------------------------------------------------------------------------- answers
 

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from rlm_core.config import Positive, ServeSection, Temperature
 from rlm_core.files import first_reason
@@ -11,11 +11,31 @@ from rlm_core.records import Share
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
-_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Penalty = Annotated[float, Field(ge=-2, le=2)]
+"""As with OpenAI. What is far beyond makes log-probabilities that are no numbers."""
+_Bias = Annotated[float, Field(ge=-100, le=100)]
 _TokenId = Annotated[int, Field(ge=0)]
-_TokenName = Annotated[str, Field(pattern=r"^\d+$")]
+_TokenName = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 _StopWord = Annotated[str, Field(min_length=1, max_length=200)]
 _TopLogprobs = Annotated[int, Field(ge=0, le=11)]
+
+
+def _for_a_template(name: str) -> str:
+    if name in _NOT_FOR_TEMPLATES:
+        raise ValueError(f"{name} is no variable of a chat template")
+    return name
+
+
+_TemplateName = Annotated[str, AfterValidator(_for_a_template)]
+_NOT_FOR_TEMPLATES = frozenset(
+    (
+        *("conversation", "tools", "documents", "chat_template", "add_generation_prompt", "continue_final_message"),
+        *("tokenize", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
+        *("return_assistant_tokens_mask", "tokenizer_kwargs", "sanitize_control_tokens"),
+    )
+)
+"""Parameters of transformers' `apply_chat_template`, beside which it is given a template's variables. A template of the
+client's own would be run by the thread that generates: all others wait for its loops."""
 
 
 class Refused(Exception):
@@ -80,10 +100,10 @@ class _AnyRequest(BaseModel):
     """0 cuts off nothing, as in mlx-lm."""
     top_k: Annotated[int, Field(ge=0)] | None = None
     min_p: Share | None = None
-    repetition_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    presence_penalty: _Number | None = None
-    frequency_penalty: _Number | None = None
-    logit_bias: dict[_TokenName, _Number] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.1, le=10)] | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    logit_bias: dict[_TokenName, _Bias] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     stop: _StopWord | Annotated[list[_StopWord], Field(max_length=16)] | None = None
     return_token_ids: bool | None = None
@@ -96,7 +116,7 @@ class _AskedToChat(_AnyRequest):
     logprobs: bool | None = None
     top_logprobs: _TopLogprobs | None = None
     tools: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template_kwargs: dict[_TemplateName, str | bool | int] | None = None
 
 
 class _AskedToGoOn(_AnyRequest):

@@ -1,8 +1,10 @@
 """What an OpenAI client gets: answers in every form, errors in OpenAI's, and nothing beyond the limits."""
 
+import inspect
 import json
 import math
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import mlx.core as mx
 import openai
 import pytest
 from openai import OpenAI
+from transformers import PreTrainedTokenizerBase
 
 from rlm_core.errors import UsageError
 from rlm_core.model.loading import load_policy
@@ -118,6 +121,11 @@ def test_models_are_listed_with_what_proves_them(served: ServedProject) -> None:
         ("completions", {"prompt": "x", "n": 2}, 400, "n: Input should be 1"),
         ("completions", {"prompt": "x", "adapters": "/etc"}, 400, "adapters: Extra inputs are not permitted"),
         ("completions", {"prompt": "x", "temperature": -1}, 400, "temperature: "),
+        ("completions", {"prompt": "x", "logit_bias": {"5": 1e39}}, 400, "logit_bias"),
+        ("completions", {"prompt": "x", "logit_bias": {"9" * 1000: 1}}, 400, "logit_bias"),
+        ("completions", {"prompt": "x", "frequency_penalty": -1e300}, 400, "frequency_penalty: "),
+        ("completions", {"prompt": "x", "presence_penalty": 1e39}, 400, "presence_penalty: "),
+        ("completions", {"prompt": "x", "repetition_penalty": 0}, 400, "repetition_penalty: "),
         ("completions", {"prompt": "x", "model": "gpt"}, 404, "no model 'gpt'; there are accepted, trainer, inference"),
         ("completions", {"prompt": "x" * 3000}, 413, "this server takes at most 2048"),
         ("chat/completions", {"messages": []}, 400, "messages: "),
@@ -145,6 +153,58 @@ def test_what_is_no_json_and_what_has_no_length_is_refused(running: Running) -> 
         assert httpx.post(url, content=body).status_code == 400
     assert httpx.post(url, content=iter([b"{}"])).status_code == 411
     assert httpx.options(url).status_code == 405
+
+
+@pytest.mark.parametrize("length", ["-1", "+5", "5,5", "x", "٣"])
+def test_a_length_that_is_no_number_is_refused(running: Running, length: str) -> None:
+    assert _status_for_length(running, length) == 411
+
+
+def test_a_length_of_thousands_of_digits_is_too_large(running: Running) -> None:
+    assert _status_for_length(running, "9" * 5_000) == 413
+
+
+def _status_for_length(running: Running, length: str) -> int:
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.server.server_port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        connection.shutdown(socket.SHUT_WR)
+        return int(connection.recv(100).split()[1])
+
+
+def test_variables_of_a_template_are_passed_on_and_nothing_else_is(running: Running) -> None:
+    """A template of the client's own, with loops in it, would keep all others waiting."""
+    parameters = inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters
+    for name in parameters.keys() - {"self", "kwargs"}:
+        answer = running.post("chat/completions", messages=ASKED, chat_template_kwargs={name: "x"})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "chat_template_kwargs"), name
+    asked = {"enable_thinking": True, "custom_instructions": "x"}
+    assert running.post("chat/completions", messages=ASKED, chat_template_kwargs=asked).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_nobody_waits_for_any_more_is_not_written_to_its_end(
+    served: ServedProject, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    written = threading.Event()
+    with served.running(max_tokens=100_000) as running:
+        generator = running.server.generator
+        generate = generator.generate
+
+        def noticed(*given: Any) -> Any:
+            context, answer = generate(*given)
+            written.set()
+            return context, answer
+
+        monkeypatch.setattr(generator, "generate", noticed)
+        endless = {str(token): -100.0 for token in load_policy(served.config.model.base).end_tokens}
+        body = json.dumps({"prompt": "x", "stream": stream, "logit_bias": endless}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", running.server.server_port)) as connection:
+            connection.sendall(head.encode() + body)
+            assert written.wait(30)
+        assert running.server.places.wait_until_free(15)
+        assert running.post("completions", prompt="x", max_tokens=1).status_code == 200
 
 
 def test_more_than_may_wait_is_told_to_come_later(served: ServedProject) -> None:
