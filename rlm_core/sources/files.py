@@ -122,7 +122,7 @@ def _suffixes(path: Path) -> list[str]:
 
 
 def _has_lines(path: Path) -> bool:
-    return ".jsonl" in _suffixes(path)[-2:]
+    return not {".jsonl", ".ndjson"}.isdisjoint(_suffixes(path)[-2:])
 
 
 def _content(name: str, path: Path) -> Any:
@@ -141,6 +141,10 @@ def _content(name: str, path: Path) -> Any:
 
 
 def _text(name: str, path: Path) -> str:
+    return _decoded(name, path).removeprefix("\ufeff")  # the mark with which some editors begin a file
+
+
+def _decoded(name: str, path: Path) -> str:
     if _suffixes(path)[-1] != ".gz":
         return read_given_text(path, name, ProblemError)
     try:

@@ -1,5 +1,6 @@
 """Problem files: three formats with one meaning, refused with name and place; and the order of the bank."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ WRITERS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
     ".yaml": lambda content: yaml.safe_dump(content, allow_unicode=True),
     ".json": lambda content: json.dumps(content, ensure_ascii=False),
     ".jsonl": lambda content: "\n\n".join(json.dumps(entry, ensure_ascii=False) for entry in content),
+    ".ndjson": lambda content: "\r\n".join(json.dumps(entry, ensure_ascii=False) for entry in content),
 }
 
 
@@ -50,6 +52,17 @@ def complaint(path: Path, text: str | bytes) -> str:
 def test_the_format_of_a_file_does_not_change_its_problems(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"problems{suffix}"
     path.write_text(WRITERS[suffix](CONTENT), encoding="utf-8")
+    assert read_problems(str(path)) == [Problem.model_validate(entry) for entry in CONTENT]
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_the_mark_with_which_some_editors_begin_a_file_is_no_part_of_it(
+    tmp_path: Path, suffix: str, gzipped: bool
+) -> None:
+    content = WRITERS[suffix](CONTENT).encode("utf-8-sig")
+    path = tmp_path / f"problems{suffix}{'.gz' * gzipped}"
+    path.write_bytes(gzip.compress(content) if gzipped else content)
     assert read_problems(str(path)) == [Problem.model_validate(entry) for entry in CONTENT]
 
 
