@@ -156,7 +156,7 @@ class Handler(APIHandler):
         if self.path == "/health":
             return self._send(*((200, {"status": "ok"}) if self.server.is_healthy else (503, {"status": "ended"})))
         self._check_client()
-        self.server.pointers.look()
+        self.server.pointers.look(anew=True)
         models = {served.version: self._model(served) for served in self.server.pointers.all()}
         if self.path == "/v1/models":
             return self._send(200, {"object": "list", "data": list(models.values())})
@@ -189,6 +189,9 @@ class Handler(APIHandler):
             if name == pointer or (name is None and pointer == FOLLOWED):
                 return pointer, pointers.at(pointer)
         served = pointers.named(str(name))
+        if served is None:
+            pointers.look(anew=True)
+            served = pointers.named(str(name))
         if served is None:
             known = ", ".join((*get_args(PointerName), *(served.version for served in pointers.all())))
             raise Refused(404, f"no model {str(name)[:80]!r}; there are {known}", "model_not_found", "model")

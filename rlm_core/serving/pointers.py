@@ -62,11 +62,16 @@ class Pointers:
         if self._ledger.is_file():
             self._read()
 
-    def look(self) -> None:
-        """See whether the ledger was written since. What it then cannot tell stays as it was, and the log says so."""
+    def look(self, anew: bool = False) -> None:
+        """See whether the ledger was written since. What it then cannot tell stays as it was, and the log says so.
+
+        Args:
+            anew: read it in any case. On a file system of several machines its state may be told as it was a minute
+                ago; what is opened is as it is.
+        """
         with self._lock:
             try:
-                if self._ledger.is_file() and state_of(self._ledger) != self._state:
+                if self._ledger.is_file() and (anew or state_of(self._ledger) != self._state):
                     self._read()
             except (LedgerError, OSError) as error:
                 _log.warning("the pointers stay where they were: %s", error)

@@ -103,6 +103,20 @@ def test_a_pointer_that_follows_later_is_served_later(served: ServedProject) -> 
         assert ask(client, running.url, second.sha256).version == "iteration-2"
 
 
+def test_who_asks_for_a_new_adapter_gets_it_although_its_ledger_seems_to_be_as_it_was(
+    served: ServedProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS, whose clients believe for a minute what they were told of a file."""
+    with served.running() as running, httpx.Client(timeout=60) as client:
+        monkeypatch.setattr("rlm_core.serving.pointers.state_of", lambda _: running.server.pointers._state)
+        first = served.decide("accepted")
+        assert ask(client, running.url).adapter == "base"
+        assert ask(client, running.url, first.sha256).adapter == first.sha256
+        second = served.decide("accepted")
+        listed = client.get(f"{running.url}/v1/models").json()["data"]
+        assert second.sha256 in [model["adapter"] for model in listed]
+
+
 def test_a_candidate_on_probation_answers_who_asks_for_it_and_nobody_else(served: ServedProject) -> None:
     with served.running() as running, httpx.Client(timeout=60) as client:
         candidate = served.decide("probation")
