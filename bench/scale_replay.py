@@ -69,8 +69,9 @@ def into_prefect(database: Path, flow_run: str, copies: int) -> None:
 def _renamed(value: object, others: dict[str, str]) -> object:
     if not isinstance(value, str):
         return value
-    if value in others:
-        return others[value]
+    kind, dot, last = value.rpartition(".")  # such as prefect.flow-run.ID, by which events are found again
+    if last in others:
+        return f"{kind}{dot}{others[last]}"
     if len(value) < 36 or value[:1] not in "{[":
         return value
     for old, new in others.items():
