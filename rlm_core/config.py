@@ -53,6 +53,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    @field_validator("*")
+    @classmethod
+    def _without_nul(cls, value: object) -> object:
+        """No file, host or name may have the character."""
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("must not hold a NUL character")
+        return value
+
     @classmethod
     def parse(cls, content: dict[str, Any]) -> Self:
         """The section from JSON-able data, as `dump` gives it. A list is a fine tuple."""

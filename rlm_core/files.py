@@ -203,6 +203,8 @@ def read_given_text(path: Path, name: str, error_type: type[UsageError]) -> str:
         raise error_type(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise error_type(f"{name}: is not UTF-8 text") from error
+    except ValueError as error:  # a name that no file can have
+        raise error_type(f"{name!r}: cannot be read: {error}") from error
 
 
 def sha256_of(path: Path) -> str:

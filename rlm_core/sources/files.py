@@ -151,7 +151,7 @@ def _decoded(name: str, path: Path) -> str:
         return gzip.decompress(path.read_bytes()).decode()
     except UnicodeDecodeError as error:
         raise ProblemError(f"{name}: is not UTF-8 text") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise ProblemError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 

@@ -23,6 +23,8 @@ SETTINGS = [
     ("zzz", 1, "zzz: unknown setting; allowed: project, seed"),
     ("rollouts", {}, "rollouts: unknown setting; did you mean rollout?"),
     ("project", "", "project = '': String should have at least 1 character"),
+    ("project", "a\0b", "project = 'a\\x00b': must not hold a NUL character"),
+    ("generate.bank", "a\0.jsonl", "generate.bank = 'a\\x00.jsonl': must not hold a NUL character"),
     ("project", 3, "project = 3: Input should be a valid string"),
     ("seed", -1, "seed = -1: Input should be greater than or equal to 0"),
     ("seed", 2**31, "seed = 2147483648: Input should be less than 2147483648"),

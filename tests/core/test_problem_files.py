@@ -161,3 +161,9 @@ def test_an_unknown_level_is_refused_with_those_that_exist() -> None:
 def test_the_parts_of_the_bank_are_different_files() -> None:
     firsts = {read_problems(f"bank:{part}")[0].id for part in ("train", "benchmark", "holdout")}
     assert len(firsts) == 3
+
+
+@pytest.mark.parametrize("name", ["a\0b.jsonl", "a\0b.jsonl.gz", "a\0b.yaml"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ProblemError, match="cannot be read: embedded null byte"):
+        read_problems(name)
