@@ -7,6 +7,7 @@ from rich.table import Table
 
 from rlm_cli.terminal import plain_console
 from rlm_core.config import FilterSection, VerifySection
+from rlm_core.phrases import number_of
 from rlm_core.problems import Problem
 from rlm_core.proposals.bank_proofs import open_bank_proofs
 from rlm_core.records import Refusal
@@ -51,7 +52,8 @@ def _print(refused: list[tuple[Problem, Refusal]], of: int, trusted: int) -> Non
         console.print(table)
     proved = of - len(refused) - trusted
     console.print(
-        f"{proved} of {of} problems are proved, {trusted} without a reference are trusted, {len(refused)} are refused"
+        f"{proved} of {number_of(of, 'problem')} proved, "
+        f"trusted without a reference: {trusted}, refused: {len(refused)}"
     )
 
 

@@ -35,6 +35,7 @@ class Point:
     low: float
     high: float
     """The candidate's score, as sure as its difference from the incumbent is."""
+    holdout_before: float | None
     holdout: float | None
     """Of the incumbent, likewise."""
 
@@ -56,6 +57,7 @@ def points(history: Sequence[FinishedIteration]) -> list[Point]:
                     candidate=benchmark.candidate,
                     low=max(0.0, benchmark.incumbent + benchmark.interval[0]),
                     high=min(1.0, benchmark.incumbent + benchmark.interval[1]),
+                    holdout_before=decision.holdout.incumbent if decision.holdout else None,
                     holdout=_kept(decision.holdout, decision.accepted) if decision.holdout else None,
                 )
             )
@@ -122,12 +124,17 @@ def _axes(curve: Sequence[Point]) -> Iterator[str]:
 
 def _lines(curve: Sequence[Point]) -> Iterator[str]:
     x, y, _ = _scales(curve)
-    began = (curve[0].iteration - 0.5, curve[0].kept_before)  # at the left edge
-    for colour, dash, scores in (
-        (_KEPT, "", [began, *((point.iteration, point.kept) for point in curve)]),
-        (_HOLDOUT, "5 4", [(point.iteration, point.holdout) for point in curve if point.holdout is not None]),
-    ):
-        places = " ".join(f"{x(iteration):.1f},{y(score):.1f}" for iteration, score in scores)
+    # Each begins half an iteration before its first score, the first one at the left edge.
+    benchmark = [(point.iteration, point.kept_before, point.kept) for point in curve]
+    holdout = [
+        (point.iteration, point.holdout_before, point.holdout)
+        for point in curve
+        if point.holdout_before is not None and point.holdout is not None
+    ]
+    for colour, dash, scores in ((_KEPT, "", benchmark), (_HOLDOUT, "5 4", holdout)):
+        began = [(iteration - 0.5, before) for iteration, before, _ in scores[:1]]
+        line = [*began, *((iteration, after) for iteration, _, after in scores)]
+        places = " ".join(f"{x(iteration):.1f},{y(score):.1f}" for iteration, score in line)
         yield f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>'
 
 

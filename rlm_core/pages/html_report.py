@@ -38,7 +38,8 @@ def html_report(project: Project, ledger: Ledger) -> str:
     name, history = project.root.absolute().name, ledger.history()
     project_bytes = size_of(project.root)
     head = _html(learning_page(name, history, picture=False))
-    figure = f"<figure>{svg(points(history))}<figcaption>{escape(LEGEND)}</figcaption></figure>"
+    picture = svg(points(history))
+    figure = f"<figure>{picture}<figcaption>{escape(LEGEND)}</figcaption></figure>" if picture else ""
     iterations = "\n".join(_folded(project, entry, project_bytes) for entry in reversed(history[-_SHOWN:]))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -157,14 +157,14 @@ def test_a_file_is_proved_by_hand(rlm: Rlm, tmp_path: Path) -> None:
     done = rlm("prove", "fine.jsonl")
     assert (done.code, done.out.strip()) == (
         0,
-        "1 of 2 problems are proved, 1 without a reference are trusted, 0 are refused",
+        "1 of 2 problems proved, trusted without a reference: 1, refused: 0",
     )
     tiny.write_problems(tmp_path / "mine.jsonl", [tiny.problem(2), WITHOUT.model_copy(update={"entry_point": "g"})])
     done = rlm("prove", "mine.jsonl")
     assert done.code == 1
-    assert "1 of 2 problems are proved, 0 without a reference are trusted, 1 are refused" in done.out
+    assert "1 of 2 problems proved, trusted without a reference: 0, refused: 1" in done.out
     done = rlm("prove", "mine.jsonl", "--json")
     assert (done.code, done.out.count("\n")) == (1, 1)
     assert '"problem": "g", "rule": "reference"' in done.out
     (tmp_path / "loose.yaml").write_text("filter: {min_cases: 9}")
-    assert "2 are refused" in rlm("prove", "mine.jsonl", "--config", "loose.yaml").out
+    assert "refused: 2" in rlm("prove", "mine.jsonl", "--config", "loose.yaml").out

@@ -61,6 +61,12 @@ def test_the_picture_is_whole_and_has_a_mark_with_a_bar_for_each_candidate() -> 
     assert svg([]) == ""
 
 
+def test_also_a_single_iteration_has_a_line_for_benchmark_and_holdout() -> None:
+    root = ET.fromstring(svg(points(HISTORY[:1])))
+    for line in root.findall("{*}polyline"):
+        assert len(line.get("points", "").split()) == 2
+
+
 def test_the_projects_page_says_what_came_of_it_and_lists_the_newest_first() -> None:
     page = learning_page("quick", HISTORY)
     assert page.startswith("# quick: 4 iterations, 2 accepted, 0.200 → 0.400 on the benchmark\n")
