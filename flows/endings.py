@@ -50,7 +50,16 @@ def when_crashed(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> 
     """Tell of a run whose process ended, or whose work raised."""
     with suppress(RlmError):  # a config that cannot be read names no project
         project = load_config(flow_run.parameters["config"]).project
-        tell("failed", project, {"flow_run": flow_run.name, "reason": state.message})
+        tell("failed", project, {"flow_run": _name_of(flow_run), "reason": state.message})
+
+
+def _name_of(flow_run: FlowRun) -> str:
+    """As it is now; the one that is given here is from before the run was named, in a worker a word by chance."""
+    try:
+        with get_client(sync_client=True) as client:
+            return client.read_flow_run(flow_run.id).name
+    except Exception:
+        return flow_run.name
 
 
 def _is_stopped(flow_run: FlowRun, state: State[Any]) -> bool:

@@ -10,7 +10,7 @@ from prefect.context import FlowRunContext
 from pydantic import Field
 
 from flows.console import outlive_the_reader
-from flows.endings import MISTAKES, completed, mistaken, when_stopped
+from flows.endings import MISTAKES, completed, mistaken, when_crashed, when_stopped
 from flows.iterate import iterate
 from rlm_core.config_file import load_config
 from rlm_core.phrases import counted
@@ -19,7 +19,12 @@ from rlm_core.series import Series, SeriesLimits
 from tasks.events import tell
 
 
-@flow(name="improve", flow_run_name="improve · {config}", on_failure=[when_stopped])
+@flow(
+    name="improve",
+    flow_run_name="improve · {config}",
+    on_failure=[when_stopped],  # of what failed, its iteration tells
+    on_crashed=[when_crashed],
+)
 def improve(
     config: Annotated[str, Field(min_length=1)] = "configs/quick.yaml",
     iterations: Annotated[int, Field(ge=0)] = 0,

@@ -17,6 +17,7 @@ from rlm_core.errors import one_line
 from rlm_core.progress import check
 from rlm_core.state.lock import Holder
 from rlm_core.state.project import Project
+from tasks.events import tell
 
 
 @contextmanager
@@ -42,22 +43,25 @@ def the_project_of(config: Config, wait_s: float | None) -> Iterator[None]:
     patience_s = config.prefect.wait_for_project_s if wait_s is None else wait_s
     with project.held(patience_s, flow_run.id, on_wait) as killed:
         if killed is not None and killed.flow_run not in (None, flow_run.id):
-            _close_run_of(killed)
+            _close_run_of(killed, project)
         yield
 
 
-def _close_run_of(killed: Holder) -> None:
+def _close_run_of(killed: Holder, project: Project) -> None:
     """Let Prefect know that the run of a process that was killed is over: by itself it takes it for running for ever.
 
     Nothing depends on it, so that it cannot be told is no error.
     """
-    log = get_run_logger()
+    log, why = get_run_logger(), f"{killed} was killed"
     try:
         with get_client(sync_client=True) as client:
-            for run in _with_its_parents(client, UUID(killed.flow_run)):
-                if run.state is not None and not run.state.is_final():
-                    client.set_flow_run_state(run.id, Crashed(message=f"{killed} was killed"), force=True)
-                    log.warning("the flow run %s ended unnoticed: %s was killed", run.name, killed)
+            runs = list(_with_its_parents(client, UUID(killed.flow_run)))
+            unnoticed = [run for run in runs if run.state is not None and not run.state.is_final()]
+            for run in unnoticed:
+                client.set_flow_run_state(run.id, Crashed(message=why), force=True)
+                log.warning("the flow run %s ended unnoticed: %s", run.name, why)
+        if unnoticed == runs:  # else a worker saw it, which told of it or had been asked to stop it
+            tell("failed", str(project.root), {"flow_run": runs[0].name, "reason": why})
     except ObjectNotFound:  # it was another server's
         return
     except Exception as error:

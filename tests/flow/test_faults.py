@@ -21,8 +21,9 @@ import pytest
 from prefect import flow, get_client, task
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
-from prefect.states import Running
+from prefect.states import Cancelled, Crashed, Running
 
+import flows.place
 from flows.improve import improve
 from flows.iterate import iterate
 from rlm_core import progress
@@ -30,6 +31,7 @@ from rlm_core.errors import LedgerError, RlmError, StageFailed
 from rlm_core.model.policy import Policy
 from rlm_core.progress import Progress
 from rlm_core.state.ledger import open_ledger
+from rlm_core.state.lock import Holder
 from rlm_core.state.project import Project
 from tasks.pages import publish
 from tests.chaos.kills import outcome
@@ -279,9 +281,11 @@ def test_a_page_that_the_server_does_not_take_is_a_warning(
 
 
 def test_a_run_whose_process_was_killed_is_closed_by_the_next_one_with_the_series_that_it_was_part_of(
-    make_config: MakeConfig,
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = make_config()
+    """And since nobody has told of it, that one does."""
+    config, told = make_config(), list[tuple[str, str, dict[str, Any]]]()
+    monkeypatch.setattr(flows.place, "tell", lambda *said: told.append(said))
     with get_client(sync_client=True) as client:
         series = client.create_flow_run(improve, state=Running())
         part = client.create_task_run(task(name="iterate")(lambda: None), series.id, dynamic_key="0")
@@ -295,6 +299,32 @@ def test_a_run_whose_process_was_killed_is_closed_by_the_next_one_with_the_serie
         assert state is not None
         assert (state.name, state.message) == ("Crashed", "process 1 since then was killed")
     assert lock.read_text() == ""
+    reason = {"flow_run": left_behind.name, "reason": "process 1 since then was killed"}
+    assert told == [("failed", str(project_of(config).root), reason)]
+
+
+@pytest.mark.parametrize("ended", [Crashed, Cancelled])
+def test_what_a_worker_saw_of_a_series_is_not_told_again(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, ended: Callable[..., Any]
+) -> None:
+    """It told of a crash itself, and had been asked to stop what it cancelled."""
+    told = list[object]()
+    monkeypatch.setattr(flows.place, "tell", lambda *said: told.append(said))
+    project = project_of(make_config())
+
+    @flow(name="next")
+    def close(killed: Holder) -> None:
+        flows.place._close_run_of(killed, project)
+
+    with get_client(sync_client=True) as client:
+        series = client.create_flow_run(improve, state=ended())
+        part = client.create_task_run(task(name="iterate")(lambda: None), series.id, dynamic_key="0")
+        left_behind = client.create_flow_run(iterate, parent_task_run_id=part.id, state=Running())
+        close(Holder(1, "then", str(left_behind.id)))
+        state = client.read_flow_run(left_behind.id).state
+    assert state is not None
+    assert state.name == "Crashed"
+    assert told == []
 
 
 # ------------------------------------------------------------------------------------------------ the rest of the world

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -133,6 +134,29 @@ def test_a_cancelled_series_ends_cleanly_and_is_continued_by_the_next_run(
     numbers = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
     assert len(numbers) > steps
     assert numbers == sorted(set(numbers))
+
+
+def test_automations_are_told_of_a_series_whose_process_was_killed(machine: Machine, make_config: MakeConfig) -> None:
+    """At once, by the worker; and not again by the next run, which continues the iteration."""
+    config = make_config(train={"epochs": 150, "minibatch": 6})
+    project = Project(config.with_name("project"))
+    run_id = machine.made_by(machine.follow("prefect deployment run improve/improve", "--param", f"config={config}"))
+    metrics = project.run(1) / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 2)
+    holder = project.holder()
+    assert holder is not None
+    os.kill(holder.pid, signal.SIGKILL)
+    run = machine.wait_until_over(run_id)
+    assert run["state_name"] == "Crashed"
+    wait_for(lambda: len(machine.events("rlm.failed", str(project.root))) == 1)
+    assert machine.events("rlm.failed", str(project.root))[0]["flow_run"] == run["name"]
+    [child] = machine.runs("iterate", flow_runs={"parent_flow_run_id": {"any_": [run_id]}})
+
+    machine.follow("prefect deployment run iterate/iterate --watch", "--param", f"config={config}")
+    assert history(config) == [1]
+    assert machine.run(child["id"])["state_name"] == "Crashed"
+    wait_for(lambda: len(machine.events("rlm.accepted", str(project.root))) == 1)
+    assert len(machine.events("rlm.failed", str(project.root))) == 1
 
 
 def test_a_failed_run_says_why_and_tells_automations(machine: Machine, make_config: MakeConfig) -> None:
