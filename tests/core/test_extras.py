@@ -1,6 +1,8 @@
 """Optional packages: that one is missing is found out before any work, in one line that says what to install."""
 
+import re
 import socket
+import tomllib
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from flows.extras import require_runner
 from rlm_core.config import PrefectSection
 from rlm_core.errors import InfrastructureFault, UsageError
 from tests.command import Rlm
+
+ROOT = Path(__file__).parents[2]
 
 
 def section(kind: str, cluster: str | None = None) -> PrefectSection:
@@ -64,3 +68,12 @@ def test_a_run_with_a_missing_extra_ends_before_any_work(rlm: Rlm, installed: se
     assert "pip install 'rlm-flows[ray]'" in done.err
     assert not (tmp_path / "p").exists()
     assert installed == set()
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"dask", "ray", "serve", "reasoning-gym", "trackers"} <= extras.keys()
+    files = [path for kind in ("README.md", "docs/*.md", "*/**/*.py") for path in ROOT.glob(kind)]
+    named = {name for path in files for name in re.findall(r"rlm-flows\[([a-z-]+)\]", path.read_text(errors="replace"))}
+    assert len(named) > 3
+    assert named <= extras.keys()
