@@ -1,8 +1,8 @@
 """Mutation testing: which share of small changes to the code that decides is noticed by its tests.
 
 mutmut makes the changes in a copy of the repository (`build/mutants/`) and runs the tests of the module against each. A
-change that no test notices has survived. Each module has a goal; one below it ends with exit code 1 and the survivors'
-names. `mutmut show NAME`, in that copy, shows a change. A module takes minutes.
+change that no test notices has survived, and is named. `mutmut show NAME`, in that copy, shows a change. A module takes
+minutes. Exits 1 when a module missed its goal.
 """
 
 import json
@@ -12,8 +12,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from figures import Figure, finish
+
 ROOT = Path(__file__).parents[1]
-COPIED = ("rlm_cli", "flows", "tasks", "docs", "configs", "README.md")
+COPIED = ("rlm_cli", "flows", "tasks", "bench", "docs", "configs", "README.md")
 _NOTICED = {1, 3, 36, -24, 24, 152, 255, -11, -9}
 """mutmut's exit codes of changes that made tests fail, hang or crash."""
 _SURVIVED = 0
@@ -37,27 +39,25 @@ TARGETS = {
 }
 
 
-def main(asked: list[str]) -> int:
+def main(asked: list[str]) -> None:
     """Try the modules that are named, or all."""
-    missed = [name for name in asked or TARGETS if not _meets_its_goal(name, TARGETS[name])]
-    return 1 if missed else 0
+    finish([_noticed_in(name, TARGETS[name]) for name in asked or TARGETS])
 
 
-def _meets_its_goal(name: str, target: Target) -> bool:
+def _noticed_in(name: str, target: Target) -> Figure:
     directory = ROOT / "build" / "mutants" / Path(name).stem
-    _copy(directory, name, target)
+    copy(directory, name, target)
     subprocess.run([sys.executable, "-m", "mutmut", "run", "--max-children", "1"], cwd=directory, check=False)
     codes: dict[str, int | None] = json.loads((directory / "mutants" / f"{name}.meta").read_text())["exit_code_by_key"]
     noticed = sum(code in _NOTICED for code in codes.values())
-    share = noticed / len(codes)
-    print(f"{name}: {noticed} of {len(codes)} changes noticed, {share:.1%}; the goal is {target.goal:.0%}")
+    print(f"{name}: {noticed} of {len(codes)} changes noticed")
     for mutant, code in codes.items():
         if code not in _NOTICED:
             print(f"    {'survived' if code == _SURVIVED else 'not tried'}: {mutant}")
-    return share >= target.goal
+    return Figure(f"share of changes noticed, {name}", noticed / len(codes), target.goal)
 
 
-def _copy(directory: Path, name: str, target: Target) -> None:
+def copy(directory: Path, name: str, target: Target) -> None:
     """The repository's files in a place of its own, with mutmut's settings for one module."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -85,4 +85,4 @@ def _copy(directory: Path, name: str, target: Target) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
