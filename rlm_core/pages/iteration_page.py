@@ -108,8 +108,9 @@ def _stages(ended: Ended) -> str:
         "filter": f"{counted(summary.problems_by_source)} kept, {sum(summary.rejections_by_rule.values())} rejected",
         "rollout": f"{summary.rollouts} answers, {summary.rollout_tokens} tokens at "
         f"{summary.rollout_tokens_per_s:.0f} a second, {summary.truncated_share:.0%} cut off",
+        # The name of the sandbox is the longest word, and the first that the UI may cut off.
         "verify": f"{summary.passed} passed ({summary.pass_rate:.1%}), mean reward {summary.reward_mean:.3f}, "
-        f"{summary.verify_latency.p50 * 1e3:.0f} ms each in {summary.sandbox}, {summary.infrastructure_faults} faults",
+        f"{summary.infrastructure_faults} faults, {summary.verify_latency.p50 * 1e3:.0f} ms each in {summary.sandbox}",
         "train": f"{number_of(summary.trained_steps, 'step')} on {summary.trained_tokens} tokens "
         f"from {groups_in_words(summary)}, {summary.rehearsed} rehearsed",
         "evaluate": ", ".join(exams) or "no candidate to examine",

@@ -100,6 +100,7 @@ def test_the_iterations_page_has_each_stage_with_its_time() -> None:
     rows = {line.split(" | ")[0][2:]: line for line in page.splitlines() if line.startswith("| ")}
     assert [name for name in rows if name not in ("stage", "---")] == list(STAGES)
     assert rows["filter"] == "| filter | 1.0 | 5% | 2 (2 file) kept, 1 rejected |"
+    assert re.search(r", 0 faults, 7 ms each in \S+ \|$", rows["verify"]), "nothing stands behind the longest word"
     assert rows["train"].startswith("| train | 8.0 | 40% | ")
     assert "benchmark 0.300 → 0.310" in rows["evaluate"]
     assert "were pruned" in page
