@@ -147,6 +147,35 @@ def test_deployments_name_flows_that_exist_and_their_parameters() -> None:
         assert config is None or (ROOT / config).is_file()
 
 
+def automations() -> list[Any]:
+    return [yaml.safe_load(path.read_text())["automations"] for path in sorted((ROOT / "automations").glob("*.yaml"))]
+
+
+def test_automations_wait_for_events_that_the_page_lists_and_use_their_payload() -> None:
+    page = (ROOT / "docs" / "deployments.md").read_text()
+    rows = re.findall(r"^\| (`rlm\..*) \| .* \| (.*) \|$", page, re.MULTILINE)
+    payloads = {event: payload for events, payload in rows for event in re.findall(r"`(rlm\.\w+)`", events)}
+    assert len(payloads) == 6
+    for [automation] in automations():
+        texts = " ".join(str(action) for action in automation["actions"])
+        used = set(re.findall(r"event\.payload\.(\w+)", texts)) - {"project"}
+        for event in automation["trigger"]["expect"]:
+            assert used <= set(re.findall(r"`(\w+)`", payloads[event])), event
+
+
+def test_an_automation_that_runs_a_deployment_is_about_the_project_of_its_config() -> None:
+    about = {}
+    for [automation] in automations():
+        for action in automation["actions"]:
+            if action["type"] == "run-deployment":
+                config = load_config(ROOT / action["parameters"]["config"])
+                about[automation["trigger"]["match"]["prefect.resource.id"]] = (
+                    f"rlm.project.{Path(config.project).name}"
+                )
+    assert about
+    assert list(about) == list(about.values())
+
+
 def test_the_changelog_has_an_unreleased_section() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
 

@@ -287,6 +287,22 @@ def test_another_iteration_finds_nothing_of_this_one(monkeypatch: pytest.MonkeyP
     assert all(not first[stage] & second[stage] for stage in STAGES)
 
 
+def test_each_stage_has_the_time_limit_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: dict[str, set[float]] = defaultdict(set)
+    section = {"rollout_timeout_s": 1.0, "verify_timeout_s": 2.0, "train_timeout_s": 3.0, "evaluate_timeout_s": 4.0}
+
+    def noted(recorded: Recorded, timeout_s: float, files: dict[str, str], **given: Any) -> dict[str, Any]:
+        limits[recorded._stage.name].add(timeout_s)
+        return call(recorded, timeout_s, files, **given)
+
+    call = Recorded.__call__
+    monkeypatch.setattr(Recorded, "__call__", noted)
+    monkeypatch.setattr(Recorded, "submit", noted)
+    result_names(Config.parse({"prefect": section}), monkeypatch)
+    seconds = {"generate": 1, "mutate": 1, "filter": 2, "rollout": 1, "verify": 2, "train": 3, "evaluate": 4}
+    assert limits == {stage: {float(limit)} for stage, limit in seconds.items()}
+
+
 # ---------------------------------------------------------------------------------- what the stages really look at
 
 
