@@ -36,7 +36,6 @@ STAGES = {
     "evaluate": rlm_core.evaluate,
 }
 JUDGES = "filter verify evaluate"
-POLICY = "generate mutate rollout train evaluate"
 NOBODY = ""
 
 READERS = {
