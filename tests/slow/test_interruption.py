@@ -70,7 +70,7 @@ def assert_nothing_half_written(project: Path) -> None:
     assert [path for path in project.rglob(".*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("stage", ["generate", "rollout", "train", "evaluate"])
+@pytest.mark.parametrize("stage", ["generate", "mutate", "rollout", "verify", "train", "evaluate", "evaluate_verify"])
 def test_ctrl_c_in_a_stage_is_one_line_and_the_next_run_finishes_the_same_iteration(
     make_config: MakeConfig, tmp_path: Path, stage: str
 ) -> None:
