@@ -120,28 +120,29 @@ def show_history(ledger: Ledger, as_json: bool) -> None:
             print(json.dumps(iteration.model_dump(mode="json")))
         return
     console = plain_console()
-    wide = console.width >= _WITH_REASONS
-    table = Table("", "ended", "passed", "benchmark", "holdout", "decision", caption=COLUMNS)
-    if wide:
-        table.add_column("reason")
-    else:
-        table.caption = f"{COLUMNS}; `rlm show N` says why"
+    head = ["", "ended", "passed", "benchmark", "holdout", "decision", "reason"]
+    caption = COLUMNS
+    if console.width < _WITH_REASONS:
+        head.remove("reason")
+        caption += "; `rlm show N` says why"
+    table = Table(*head, caption=caption)
     rollbacks = [move for move in ledger.moves() if move.name == "accepted" and move.cause == "rollback"]
     for iteration in ledger.history():
         decision = iteration.decision
-        table.add_row(
+        cells = [
             str(iteration.number),
             minute(iteration.ended),
             f"{iteration.summary['pass_rate']:.1%}",
             scores(decision.benchmark),
             scores(decision.holdout),
             decision.outcome,
-            *([decision.reason] if wide else []),
-        )
+            decision.reason,
+        ]
+        table.add_row(*cells[: len(head)])
         for move in rollbacks:
             if move.iteration == iteration.number:
-                to = [f"to {_adapter(move.adapter)}"] if wide else []
-                table.add_row("", minute(move.time), "", "", "", "rollback", *to)
+                cells = ["", minute(move.time), "", "", "", "rollback", f"to {_adapter(move.adapter)}"]
+                table.add_row(*cells[: len(head)])
     console.print(table)
 
 

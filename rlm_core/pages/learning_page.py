@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rlm_core.pages.curve import data_uri, points, svg
 from rlm_core.pages.markdown import table
-from rlm_core.phrases import COLUMNS, minute, scores
+from rlm_core.phrases import COLUMNS, minute, number_of, scores
 from rlm_core.records import SuiteComparison
 from rlm_core.state.ledger import FinishedIteration
 
@@ -39,7 +39,7 @@ def _standing(history: Sequence[FinishedIteration]) -> str:
     accepted = sum(entry.decision.accepted for entry in history)
     curve = points(history)
     score = f", {curve[0].kept_before:.3f} → {curve[-1].kept:.3f} on the benchmark" if curve else ""
-    return f"{len(history)} {'iteration' if len(history) == 1 else 'iterations'}, {accepted} accepted{score}"
+    return f"{number_of(len(history), 'iteration')}, {accepted} accepted{score}"
 
 
 def iterations_table(history: Sequence[FinishedIteration]) -> str:
